@@ -39,8 +39,8 @@ class _MemoryRoom:
         self._max_bytes = max_bytes
         self._kind = kind
         self._cure = (
-            f"give the server a SqliteLedger, RedisLedger or PostgresLedger, its tools a shorter {age}, or "
-            "MemoryLedger(max_bytes=...) more room"
+            f"use a SqliteLedger, RedisLedger or PostgresLedger, give tools a shorter {age}, or raise "
+            "MemoryLedger(max_bytes=...)"
         )
         self._bytes = 0
         self._account_bytes: dict[str, int] = {}
@@ -65,14 +65,14 @@ class _MemoryRoom:
         """
         if self._bytes >= self._max_bytes:
             raise LedgerDown(
-                f"the ledger in memory is full, with {entries} {self._kind}, of about {self._bytes} bytes; {self._cure}"
+                f"the memory ledger is full, with {entries} {self._kind} in about {self._bytes} bytes; {self._cure}"
             )
         held = self._account_bytes.get(account, 0) if account is not None else 0
         if held >= self._max_bytes - self._bytes:
             raise LedgerDown(
-                "the ledger in memory has no more room for one caller (or one tool, if its callers are not "
-                f"authenticated), which holds about {held} of {self._max_bytes} bytes; the rest is for others; "
-                f"{self._cure}"
+                "the memory ledger has no more room for one caller (or one tool, if its callers are not "
+                f"authenticated), which already uses about {held} of {self._max_bytes} bytes; the rest is reserved for "
+                f"other callers; {self._cure}"
             )
 
 
@@ -91,7 +91,7 @@ class MemoryLedger(EntryLedger):
 
     def __init__(self, *, max_bytes: int = _MAX_LEDGER_BYTES, system: System = SYSTEM) -> None:
         self._clock = system.monotonic
-        self._room = _MemoryRoom(max_bytes, kind="calls that may still be sent again", age="max_age")
+        self._room = _MemoryRoom(max_bytes, kind="calls that clients may still repeat", age="max_age")
         # One server may run on several event loops, each in its own thread.
         self._lock = threading.Lock()
         self._entries: dict[str, LedgerEntry] = {}

@@ -35,8 +35,8 @@ INSERT INTO {s}.format SELECT 1 WHERE NOT EXISTS (SELECT * FROM {s}.format);
 DO $$ BEGIN
     IF (SELECT max(version) FROM {s}.format) > 1 THEN
         RAISE EXCEPTION USING MESSAGE = format(
-            'the tables have format %s, of a later version of roundtrip, and this one knows 1; '
-            'upgrade, or use another schema', (SELECT max(version) FROM {s}.format));
+            'the tables have format %s, from a later version of roundtrip, but this version supports only format 1; '
+            'upgrade roundtrip, or use another schema', (SELECT max(version) FROM {s}.format));
     END IF;
 END $$;
 CREATE TABLE IF NOT EXISTS {s}.entries (
@@ -249,7 +249,7 @@ class PostgresLedger(EntryLedger):
             result = work(entry, now)
             if entry == before or await self._store(key, entry, before, version):
                 return result
-        raise LedgerDown("the ledger on PostgreSQL cannot be used: an entry changes too often")
+        raise LedgerDown("the ledger on PostgreSQL cannot be used: other processes changed an entry at every attempt")
 
     async def _load(self, key: str, *, with_notes: bool) -> tuple[LedgerEntry, int, float]:
         """Return an entry, its version and the current time. A new entry has version 0."""
@@ -331,7 +331,7 @@ class PostgresCallStore:
         try:
             return await self._connections.fetch(statement, *values)
         except PostgresDown as error:
-            raise LedgerDown(f"the tasks on PostgreSQL cannot be used: {error}") from error
+            raise LedgerDown(f"the task store on PostgreSQL cannot be used: {error}") from error
 
 
 def _row(entry: CallEntry) -> list[Any]:

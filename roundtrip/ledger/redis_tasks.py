@@ -231,7 +231,7 @@ class RedisCallStore:
         try:
             return await self._connections.run(script, self._key, words)
         except RedisDown as error:
-            raise LedgerDown(f"the tasks on Redis cannot be used: {error}") from error
+            raise LedgerDown(f"the task store on Redis cannot be used: {error}") from error
 
 
 def _row(entry: CallEntry) -> list[Word]:

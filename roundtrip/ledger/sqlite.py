@@ -111,7 +111,7 @@ class SqliteLedger(EntryLedger):
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = True, system: System = SYSTEM) -> None:
         self._path = Path(path)
         if str(path) in ("", ":memory:"):
-            raise ValueError("SqliteLedger takes the path of a file; for one process there is MemoryLedger")
+            raise ValueError(f"path= must name a file, got {str(path)!r}; for a single process, use MemoryLedger")
         self._synchronous: Literal["FULL", "NORMAL"] = "FULL" if durable else "NORMAL"
         self._system = system
         self._lock = threading.Lock()
@@ -215,7 +215,7 @@ class SqliteLedger(EntryLedger):
         def locked() -> T:
             lock = self._own_lock()
             if not lock.acquire(timeout=_BUSY_SECONDS):
-                raise LedgerDown(f"the ledger {self._path} cannot be used: too many wait for it")
+                raise LedgerDown(f"the ledger {self._path} cannot be used: too many operations wait for it")
             try:
                 return work(self._open())
             except (sqlite3.Error, OSError) as error:
@@ -233,7 +233,7 @@ class SqliteLedger(EntryLedger):
             with anyio.fail_after(_BUSY_SECONDS * 2):
                 return await anyio.to_thread.run_sync(locked, limiter=limiter)
         except TimeoutError as error:
-            raise LedgerDown(f"the ledger {self._path} cannot be used: too many wait for it") from error
+            raise LedgerDown(f"the ledger {self._path} cannot be used: too many operations wait for it") from error
 
     def _own_lock(self) -> threading.Lock:
         if self._pid != os.getpid():
@@ -270,8 +270,8 @@ class SqliteLedger(EntryLedger):
         (found,) = connection.execute("PRAGMA user_version").fetchone()
         if found > _FORMAT:
             raise LedgerDown(
-                f"the ledger {self._path} has format {found}, of a later version of roundtrip, and this one knows "
-                f"{_FORMAT}; upgrade, or use another file"
+                f"the ledger {self._path} has format {found}, from a later version of roundtrip, but this version "
+                f"supports only format {_FORMAT}; upgrade roundtrip, or use another file"
             )
         if found < _FORMAT:
             connection.executescript(f"{_SCHEMA}PRAGMA user_version={_FORMAT};")

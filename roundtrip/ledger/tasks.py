@@ -399,4 +399,4 @@ async def change_task(
             if ended is not None and entry.has_ended and before.state not in ENDED:
                 ended(before.state, entry, now)
             return result
-    raise LedgerDown(f"task of call {call_id} changes too often")
+    raise LedgerDown(f"the task of call {call_id} cannot be changed: other processes changed it at every attempt")

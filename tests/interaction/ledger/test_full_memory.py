@@ -104,7 +104,7 @@ async def test_notes_and_releases_count_while_they_exist() -> None:
         await ledger.note("call", "step", "x" * 1000, holder="one")
     await ledger.claim("another", "a", holder="one", **times)
     await ledger.note("call", "other step", "x" * ROOM, holder="one")
-    with pytest.raises(LedgerDown, match="more room"):
+    with pytest.raises(LedgerDown, match="is full"):
         await ledger.claim("a third", "a", holder="one", **times)
     clock.advance(100)
     await ledger.claim("a third", "a", holder="one", **times)

@@ -137,5 +137,5 @@ async def test_invalid_or_uncreatable_database_file_is_reported(tmp_path: Path) 
 
 @pytest.mark.parametrize("path", ["", ":memory:"])
 def test_a_database_in_memory_is_rejected(path: str) -> None:
-    with pytest.raises(ValueError, match="takes the path of a file"):
+    with pytest.raises(ValueError, match="must name a file"):
         SqliteLedger(path)

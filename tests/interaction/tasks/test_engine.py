@@ -200,7 +200,7 @@ async def test_one_caller_leaves_memory_for_the_tasks_of_others(caplog: pytest.L
         with anyio.fail_after(WAIT_SECONDS):
             while "result" in await peer.send("tools/call", name="waits", arguments={}):
                 pass
-        assert "the rest is for others" in caplog.text
+        assert "the rest is reserved for other callers" in caplog.text
         assert "taskId" in await Peer(peer.http, peer.url, headers={"x-user": "ann"}).call("waits")
 
 

@@ -179,7 +179,8 @@ async def test_task_that_ends_its_workers_is_given_up_if_it_stores_no_step(store
 
 
 @pytest.mark.parametrize(
-    ("size", "account", "said"), [(10_000, None, "full, with 1 tasks"), (20_000, "one", "the rest is for others")]
+    ("size", "account", "said"),
+    [(10_000, None, "full, with 1 tasks"), (20_000, "one", "the rest is reserved for other callers")],
 )
 async def test_full_memory_takes_no_new_tasks(clock: Clock, size: int, account: str | None, said: str) -> None:
     store = MemoryLedger(max_bytes=size, system=System(time=clock)).tasks
