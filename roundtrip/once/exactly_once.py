@@ -137,7 +137,9 @@ class LedgerClaim(Lease):
         text = self._seal(json.dumps([noted.revision, noted.key, noted.value]), name)
         self._free_chars -= len(name) + len(text)
         if self._free_chars < 0:
-            logger.warning("%s could not save a computed value: its call has saved too many", self.owner)
+            logger.warning(
+                "%s could not save a computed value: the call's saved values have reached the size limit", self.owner
+            )
             return
         await self._write(
             "save a computed value",
@@ -162,7 +164,7 @@ class LedgerClaim(Lease):
             finally:
                 # The process is ending, or the time limit has passed.
                 if not is_done:
-                    logger.error("%s could not %s, and gives up", self.owner, purpose)
+                    logger.error("%s could not %s, and gave up", self.owner, purpose)
 
         await self._try(purpose, settle, lambda: run_later(settle_later()))
 
@@ -236,8 +238,8 @@ class LedgerClaim(Lease):
             return open_text(self.sealer, stored, self.call_id, self._digest, use)
         except (TokenRejected, ValueError) as error:
             logger.error(
-                "the ledger has an entry for %s that no key of this server opens; give all instances that share a "
-                "ledger the same keys",
+                "the ledger has an entry for %s that no key of this server opens; all instances that share a ledger "
+                "must have the same keys",
                 self.owner,
             )
             raise LedgerUnavailable(self.owner) from error
@@ -286,7 +288,7 @@ class LedgerClaim(Lease):
         try:
             text = _text_of(self.tool, outcome)
             if len(text) > MAX_RESULT_CHARS:
-                raise ValueError(f"it is too large, with {len(text)} characters")
+                raise ValueError(f"it must have at most {MAX_RESULT_CHARS} characters, got {len(text)}")
         except (TypeError, ValueError) as error:
             logger.error("%s could not %s: %s", self.owner, purpose, error)
             return None
@@ -297,7 +299,7 @@ class LedgerClaim(Lease):
             self.call_id, holder=self._holder, epoch=self._epoch, result=result, keep=self.keep
         )
         if not is_recorded:
-            logger.warning("%s ran, but the ledger has forgotten its call, or given it to another leg", self.owner)
+            logger.warning("%s ran, but the ledger has forgotten the call, or another leg has claimed it", self.owner)
 
     async def _free(self) -> None:
         await self.ledger.release(self.call_id, holder=self._holder)
@@ -312,7 +314,7 @@ class LedgerClaim(Lease):
         try:
             await write()
         except LedgerDown as error:
-            logger.error("%s could not %s, and tries again: %s", self.owner, purpose, error)
+            logger.error("%s could not %s, and will try again: %s", self.owner, purpose, error)
             later()
         except BaseException:
             later()
@@ -338,7 +340,7 @@ def _text_of(tool: str, outcome: Any) -> str:
     if isinstance(outcome, CallToolResult):
         return json.dumps({"result": outcome.model_dump(mode="json", by_alias=True, exclude_none=True)})
     if not isinstance(outcome, Exception):
-        raise TypeError(f"a tool's result was expected, not {type(outcome).__name__}")
+        raise TypeError(f"it must be a CallToolResult, got {type(outcome).__name__}")
     failure = outcome if isinstance(outcome, MCPError) else tool_failure(tool, outcome, mask=False)
     if isinstance(failure, MCPError):
         return json.dumps({"protocol": failure.error.model_dump(mode="json", by_alias=True, exclude_none=True)})

@@ -95,12 +95,12 @@ class _OncePart(LegPart):
         if not policy.when_possible and (not skipped or announced_name(served.request) not in skipped):
             return None
         why = (
-            "exactly_once='when_possible', and the call asked nothing"
+            "exactly_once='when_possible', and the call asked no question"
             if policy.when_possible
-            else "its client takes no round without questions"
+            else "its client does not accept a round without questions"
         )
         owner, call = served.function.owner, served.call.id
-        return lambda: logger.info("%s runs in call %s, which exactly_once does not cover: %s", owner, call, why)
+        return lambda: logger.info("%s runs in call %s without the exactly_once guarantee: %s", owner, call, why)
 
 
 class GuessCounter:
@@ -123,8 +123,8 @@ class GuessCounter:
         if self._warns and ledger.reach is contract.Reach.PROCESS:
             self._warns = False
             logger.warning(
-                "%s has a question with guesses=, and other processes with the same keys may count guesses apart; give "
-                "all processes one ledger= (SqliteLedger, RedisLedger or PostgresLedger), or pass "
+                "%s has a question with guesses=, but other processes with the same keys may count guesses separately; "
+                "give all processes the same ledger= (SqliteLedger, RedisLedger or PostgresLedger), or pass "
                 "ledger=MemoryLedger() if this is the only process",
                 leg.function.owner,
             )

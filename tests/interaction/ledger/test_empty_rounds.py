@@ -71,7 +71,10 @@ async def test_when_possible_sends_no_round_without_questions(caplog: pytest.Log
     assert await paid(bank) == "paid 1"
     assert bank.uncovered == [True]
     assert "tool 'pay' runs in call" in caplog.text
-    assert "which exactly_once does not cover: exactly_once='when_possible', and the call asked nothing" in caplog.text
+    assert (
+        "without the exactly_once guarantee: exactly_once='when_possible', and the call asked no question"
+        in caplog.text
+    )
 
 
 async def test_when_possible_covers_a_call_that_has_a_token() -> None:
@@ -87,7 +90,7 @@ async def test_a_named_client_is_sent_no_round_without_questions(caplog: pytest.
     bank = Bank(no_empty_rounds=["one-leg"])
     assert await paid(bank, client_info=ONE_LEG) == "paid 1"
     assert bank.uncovered == [True]
-    assert "its client takes no round without questions" in caplog.text
+    assert "its client does not accept a round without questions" in caplog.text
     assert "InputRequiredResult" in await paid(bank, client_info=Implementation(name="another", version="1"))
     assert bank.ran == ["pay"]
 

@@ -356,7 +356,7 @@ def test_tracers_and_late_results_are_saved_before_the_handler_returns(
     begun = next_leg(Handled(server).result("pay"))
     assert saved == ["pay"]
     assert text_in(Handled(server).result("pay", **begun)) == "paid"
-    assert "could not save its result, and tries again" in caplog.text
+    assert "could not save its result, and will try again" in caplog.text
     assert saved == ["pay", "pay"]
     # Another process finds the result, although this one was frozen at once.
     other = Server("shop", keys=KEYS, ledger=SqliteLedger(tmp_path / "calls.db"))
