@@ -47,10 +47,11 @@ class PostgresConnections:
         try:
             self._asyncpg: Any = importlib.import_module("asyncpg")
         except ImportError as error:
-            raise ImportError("this needs asyncpg: pip install 'mcp-roundtrip[postgres]'") from error
+            raise ImportError("PostgreSQL connections need asyncpg: pip install 'mcp-roundtrip[postgres]'") from error
         if not _SCHEMA_NAME.fullmatch(schema):
             raise ValueError(
-                f"schema= must be at most 63 small letters, digits and underscores, got {schema!r}; give one as 'calls'"
+                f"schema= must have at most 63 lowercase letters, digits and underscores, and no leading digit, "
+                f"got {schema!r}; use a name such as 'calls'"
             )
         self.schema = schema
         self._dsn = dsn
@@ -166,7 +167,7 @@ class PostgresConnections:
         try:
             return await self._asyncpg.connect(self._dsn, **self._options)
         except (AttributeError, LookupError) as error:
-            raise ConnectionError("what answers there is no PostgreSQL") from error
+            raise ConnectionError("the server at this address is not PostgreSQL") from error
 
     async def _create(self, connection: Any, tables: str) -> None:
         # The lock admits one process at a time: even with IF NOT EXISTS, two concurrent creations fail.

@@ -56,7 +56,7 @@ class RedisConnections:
             self._redis: Any = importlib.import_module("redis.asyncio")
             self._errors: Any = importlib.import_module("redis.exceptions")
         except ImportError as error:
-            raise ImportError("this needs redis-py: pip install 'mcp-roundtrip[redis]'") from error
+            raise ImportError("Redis connections need redis-py: pip install 'mcp-roundtrip[redis]'") from error
         self._timeout = timeout
         # Script replies are parsed as RESP2. The pool chooses its parser by this option. Remove the URL's
         # `protocol` option, which would override it.
@@ -145,7 +145,7 @@ class RedisConnections:
                 is_more = False
                 yield None
             elif is_asked:
-                raise RedisDown("it does not answer")
+                raise RedisDown("the server does not answer")
             else:
                 # A machine that has crashed does not close its connections, so only a ping shows that it is gone.
                 await connection.send_packed_command(_packed(("PING",)), check_health=False)

@@ -57,8 +57,8 @@ def test_command_whose_server_leaves_connections_open_ends_without_a_word(tmp_pa
     [
         (asyncpg.exceptions.TargetServerAttributeNotMatched("no host accepts writes"), "no host accepts writes"),
         (asyncpg.exceptions.ProtocolError("unexpected data"), "unexpected data"),
-        (AttributeError("server_version"), "what answers there is no PostgreSQL"),
-        (KeyError("server_version"), "what answers there is no PostgreSQL"),
+        (AttributeError("server_version"), "the server at this address is not PostgreSQL"),
+        (KeyError("server_version"), "the server at this address is not PostgreSQL"),
         (ConnectionRefusedError("refused"), "refused"),
     ],
 )
