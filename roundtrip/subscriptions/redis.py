@@ -96,9 +96,7 @@ class RedisSubscriptionBus:
         if _fits(event):
             hub.send(event)
         else:
-            logger.warning(
-                "an update of a resource is not sent to other instances: its URI is too long, or is not valid text"
-            )
+            logger.warning("a resource update is not sent to other instances: its URI is too long or is not valid text")
         # Like the SDK's own bus, yield to the event loop, so that streams can send during a burst of events.
         await anyio.lowlevel.checkpoint()
 
@@ -171,7 +169,7 @@ class _Hub:
             try:
                 listener(event)
             except Exception:
-                logger.exception("a listener to changes raised an exception")
+                logger.exception("a change listener raised an exception")
 
     def deliver_from_another_loop(self, event: ServerEvent) -> None:
         with self._lock:
@@ -220,7 +218,7 @@ class _Hub:
                 text = _ChangeMessage.of(batch, sender=self._name).model_dump_json()
                 await self._connections.command("PUBLISH", self._channel, text)
             except RedisDown as error:
-                self._complain("changes cannot be sent to other instances for now, and wait: %s", error)
+                self._complain("changes cannot be sent to other instances for now and stay queued: %s", error)
                 was_down = True
                 self._put_back(batch)
                 await asyncio.sleep(next(pauses))
@@ -232,7 +230,9 @@ class _Hub:
                     was_down = False
                     self._send_again_later([*batch, *self._outgoing])
         if self._lost:
-            logger.warning("%d changes were not sent to other instances: too many waited for Redis", self._lost)
+            logger.warning(
+                "%d changes were not sent to other instances: too many changes were queued for Redis", self._lost
+            )
             self._lost = 0
 
     def _put_back(self, events: Iterable[ServerEvent]) -> None:
@@ -261,9 +261,9 @@ class _Hub:
                         self.deliver(event)
                     await self._hear_from(messages)
             except RedisDown as error:
-                self._complain("changes of other instances cannot be received for now: %s", error)
+                self._complain("changes from other instances cannot be received for now: %s", error)
             except Exception:
-                logger.exception("changes of other instances cannot be received for now")
+                logger.exception("changes from other instances cannot be received for now")
             if self.loop.time() - since > _MAX_PAUSE_SECONDS:
                 # A shorter connection counts as a failure, because clients fetch all lists again after each new
                 # connection.
@@ -288,7 +288,7 @@ class _Hub:
         try:
             message = _read_message(data)
         except _UnreadableMessage as error:
-            self._complain("a message on the channel of changes is ignored: %s", error)
+            self._complain("a message on the change channel is ignored: %s", error)
             return ()
         # Skip this instance's own events, which were already delivered here.
         return () if message.sender == self._name else message.events()
@@ -374,4 +374,4 @@ def _read_message(data: object) -> _ChangeMessage:
     except ValidationError as error:
         # Report only pydantic's error types, because keys from the data must not reach the log.
         kinds = sorted({one["type"] for one in error.errors(include_input=False, include_context=False)})
-        raise _UnreadableMessage(f"it is not a message of roundtrip's ({', '.join(kinds)})") from None
+        raise _UnreadableMessage(f"it is not a roundtrip message ({', '.join(kinds)})") from None

@@ -107,7 +107,7 @@ async def test_publishing_never_waits_and_its_queue_is_bounded(
         finally:
             redis.go_on()
         await until(lambda: updated(2999) in heard_there)
-        await until(lambda: "too many waited for Redis" in caplog.text)
+        await until(lambda: "too many changes were queued for Redis" in caplog.text)
         # The latest 1024, and what was under way when Redis fell silent.
         told = {event for event in heard_there if isinstance(event, ResourceUpdated)}
         assert {updated(number) for number in range(3000 - 1024, 3000)} <= told
@@ -163,7 +163,7 @@ async def test_invalid_message_is_ignored_and_logged_once(redis: RedisServer, ca
         assert heard == [updated(1)]
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(told) == 2, "one line for each instance"
-    assert all(line.startswith("a message on the channel of changes is ignored: ") for line in told)
+    assert all(line.startswith("a message on the change channel is ignored: ") for line in told)
     assert all(line.isprintable() for line in told)
 
 
