@@ -102,7 +102,7 @@ class LineFile:
             else:
                 if self._failing:
                     self._failing = False
-                    logger.warning("the transcript %s can be written again; lines are missing", self.path)
+                    logger.warning("the transcript %s can be written again, but lines are missing", self.path)
 
     def open(self) -> None:
         """Open the file if it is closed.
@@ -232,7 +232,7 @@ class LineFile:
         if not self._failing:
             self._failing = True
             logger.warning(
-                "cannot write the transcript %s: %s; calls go on, and this is not logged again until writing works",
+                "cannot write the transcript %s: %s; calls continue, and this is not logged again until writing works",
                 self.path,
                 getattr(error, "strerror", None) or error,
             )

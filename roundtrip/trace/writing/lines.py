@@ -31,7 +31,9 @@ class _LinePart(BaseModel):
 class Digested(_LinePart):
     """Value that may be confidential. The transcript has only its digest."""
 
-    digest: str = Field(description="A keyed digest: values can be compared, and not guessed.")
+    digest: str = Field(
+        description="A keyed digest. It shows whether two values are equal, but cannot be used to guess them."
+    )
     bytes: int = Field(ge=0, description="The size of the value as JSON, rounded up to a multiple of 64.")
 
 
@@ -75,7 +77,7 @@ class ReadAnswer(_LinePart):
 
     key: str
     action: Literal["accept", "decline", "cancel"] | None = Field(
-        description="Null if the answer was malformed, or belongs to another kind of question."
+        description="Null if the answer was malformed or belongs to another kind of question."
     )
     how: Literal["taken", "invalid", "lost"]
     """`lost`: the question's wording has changed since the client answered it."""
@@ -88,8 +90,8 @@ class ReadDecision(_LinePart):
     key: str
     by: str = Field(description="The group that decided.")
     outcome: Literal["approved", "rejected", "expired"]
-    at: float = Field(description="The time of the decision, in seconds of the epoch.")
-    data: Recorded = Field(description="The person and the reason, as `answers`.")
+    at: float = Field(description="The time of the decision, in seconds since the epoch.")
+    data: Recorded = Field(description="The person and the reason; revealed with `answers`.")
 
 
 class FixedValue(_LinePart):
@@ -106,17 +108,19 @@ class ShownQuestion(_LinePart):
     kind: Literal["form", "page", "sample", "roots"]
     reason: Reason
     changed: tuple[Literal["message", "schema", "key"], ...] = Field(
-        default=(), description="The parts that differ from when the client saw the question before."
+        default=(), description="The parts that differ from the question that the client last saw."
     )
-    former: str | None = Field(default=None, description="The name under which an answer to this question is known.")
-    attempt: int = Field(default=1, ge=1, description="The number of this attempt; only invalid answers add one.")
+    former: str | None = Field(
+        default=None, description="The former name, under which the question was already answered."
+    )
+    attempt: int = Field(default=1, ge=1, description="The attempt number, which only an invalid answer increments.")
     message: Recorded | None = None
     form: Recorded | None = Field(default=None, description="The schema of the form.")
     filled: Recorded | None = Field(
         default=None, description="The valid fields of an earlier answer, shown as defaults."
     )
     url: Recorded | None = None
-    complaint: Recorded | None = Field(default=None, description="The error in the answer before.")
+    complaint: Recorded | None = Field(default=None, description="The error in the previous answer.")
 
 
 class TokenWritten(_LinePart):
@@ -128,7 +132,7 @@ class TokenWritten(_LinePart):
     changed: tuple[str, ...] = ()
     """Parts are named `answer:KEY`, `asked:KEY`, `computed:KEY` and `authored`."""
     computed: dict[str, Recorded] = Field(
-        default={}, description="Values that the server fixed for the call, if added or changed."
+        default={}, description="Values that the server fixed for the call and that this token adds or changes."
     )
 
 
@@ -141,7 +145,9 @@ class _RequestHead(_Head):
     """Members of every line about a request."""
 
     instance: str
-    serving: int = Field(ge=1, description="The number of the request on its instance, the same on all its lines.")
+    serving: int = Field(
+        ge=1, description="The request's number on its instance, the same on all of the request's lines."
+    )
 
 
 class _ServingLine(_RequestHead):
@@ -155,20 +161,22 @@ class _ServingLine(_RequestHead):
 class _Happened(_ServingLine):
     """Members of each line after a serving's first line. They report everything since the previous line."""
 
-    ms: Milliseconds = Field(description="Since the start of the serving.")
+    ms: Milliseconds = Field(description="Time since the serving began.")
     moves: tuple[Move, ...] = ()
     nodes: tuple[NodeRun, ...] = ()
     steps: tuple[StepRun, ...] = ()
     answers: tuple[ReadAnswer, ...] = ()
     decisions: tuple[ReadDecision, ...] = ()
     fixed: tuple[FixedValue, ...] = Field(
-        default=(), description="Values that the server fixed, in the live era; in the retry era the token has them."
+        default=(),
+        description="Values that the server fixed. Only in the live era; in the retry era, `token` lists them.",
     )
     reused: tuple[str, ...] = Field(default=(), description="Questions whose answers came from the token.")
     ignored: int = Field(default=0, ge=0, description="Answers to questions that were not asked.")
-    bodies: int = Field(default=0, ge=0, description="How often the body began.")
+    bodies: int = Field(default=0, ge=0, description="How many times the body began.")
     uncovered: bool = Field(
-        default=False, description="True if the tool is `exactly_once`, and its body began without a token to claim."
+        default=False,
+        description="True if the tool is `exactly_once` but its body began without a token, and so without a claim.",
     )
 
 
@@ -177,7 +185,7 @@ class BeganLine(_ServingLine):
 
     event: Literal["began"] = "began"
     method: str
-    tool: str = Field(description="The name of the tool or prompt; of a resource, its template.")
+    tool: str = Field(description="The name of the tool or prompt, or a resource's URI template.")
     version: str | None = None
     era: Literal["retry", "live", "direct", "task"]
     """`direct`: the function was called without a request. `task`: a worker runs the leg."""
@@ -185,8 +193,8 @@ class BeganLine(_ServingLine):
     principal: str | None = Field(default=None, description="A fingerprint of the caller.")
     build: str
     plan: str = Field(description="A fingerprint of the plan that fills the parameters.")
-    previous_build: str | None = Field(default=None, description="The build of the leg before, if it differs.")
-    token_bytes: int | None = Field(default=None, description="The size of the token that the client brought.")
+    previous_build: str | None = Field(default=None, description="The previous leg's build, if it differs.")
+    token_bytes: int | None = Field(default=None, description="The size of the token that the client sent.")
     arguments: Recorded | None = None
     within: str | None = Field(default=None, description="The call whose function called this one.")
     replaces: str | None = Field(default=None, description="The expired call that this one replaced, in 0.2.")
@@ -199,7 +207,9 @@ class ShownWait(_LinePart):
     """Time or signal for which a task waits."""
 
     signal: str | None = Field(default=None, description="The name of the signal.")
-    until: float | None = Field(default=None, description="The time at which it goes on, in seconds of the epoch.")
+    until: float | None = Field(
+        default=None, description="The time at which the task continues, in seconds since the epoch."
+    )
 
 
 class AskedApproval(_LinePart):
@@ -207,7 +217,7 @@ class AskedApproval(_LinePart):
 
     key: str
     by: str = Field(description="The group that decides.")
-    message: Recorded = Field(description="The wording that is approved, as `questions`.")
+    message: Recorded = Field(description="The wording to approve; revealed with `questions`.")
 
 
 class AskedLine(_Happened):
@@ -221,11 +231,11 @@ class AskedLine(_Happened):
     approvals: tuple[AskedApproval, ...] = Field(default=(), description="The approvals for which the call waits.")
     rung: Literal["url", "local", "link", "page", "model"] | None = Field(
         default=None,
-        description="The way in which the questions are asked: on a page, whose address the client shows, which opens "
-        "in the browser of this machine, whose address a result has, or which the user is on already; or in a result "
-        "for the model. Without it, the client asks.",
+        description="How the questions are asked, unless the client asks them. `url`: the client shows the page's "
+        "address. `local`: the page opens in this machine's browser. `link`: a result contains the page's address. "
+        "`page`: the user is already on the page. `model`: a result passes the questions to the model.",
     )
-    until: float | None = Field(default=None, description="The deadline for the answers, in seconds of the epoch.")
+    until: float | None = Field(default=None, description="The deadline for the answers, in seconds since the epoch.")
     token: TokenWritten | None = None
 
 
@@ -271,7 +281,7 @@ class RejectedLine(_RequestHead):
     """The server rejected a token before it reached any function."""
 
     event: Literal["rejected"] = "rejected"
-    call: str | None = Field(default=None, description="The call of the token, if the token is authentic.")
+    call: str | None = Field(default=None, description="The token's call, if the token is authentic.")
     leg: int | None = None
     round: int | None = None
     reason: RejectionReason
@@ -293,7 +303,7 @@ class StoppedLine(_Head):
     """`cancelled`: the client or an operator cancelled the call. `lost`: its worker died. `expired`: its time to live
     passed. `unstored`: it asked while the store was down. `joined`: it repeated another call, which continues for both.
     """
-    joined: str | None = Field(default=None, description="The id of the call that it repeated.")
+    joined: str | None = Field(default=None, description="The id of the repeated call, which continues.")
 
 
 OperatorAction = Literal["cancel", "retry", "expire", "remind", "answer"]
@@ -311,11 +321,9 @@ class ActedLine(_Head):
     call: str
     tool: str | None = Field(default=None, description="The name of the tool, if the call could be loaded.")
     action: OperatorAction
-    by: str = Field(description="The operator: of a command, the name of the user of the operating system.")
+    by: str = Field(description="The operator. For a command, the operating-system user.")
     outcome: Literal["done", "rejected"]
-    why: str = Field(
-        default="", description="The reason for a rejection; for a stored answer, the name of its question."
-    )
+    why: str = Field(default="", description="The reason for a rejection, or the question's name for a stored answer.")
 
 
 Line = Annotated[

@@ -101,7 +101,7 @@ class OperatorLog:
             line = {"v": FORMAT, "event": "acted", "at": round(self._system.time(), 6), **head}
             line |= {"action": action, "by": self._by, "outcome": outcome, "why": _plain(why)}
             text = json.dumps(line, separators=(",", ":"))
-            with self._writable(f"the action was {outcome} all the same, and its line is missing"):
+            with self._writable(f"the action was {outcome} anyway, but its line is missing"):
                 file.write(text.encode("ascii") + b"\n")
 
         with self._writable(f"nothing was done; name another file with --operator-log or {OPERATOR_LOG_VARIABLE}"):

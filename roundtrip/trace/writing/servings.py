@@ -298,7 +298,7 @@ class RecordedServing:
 
     def _asked_line(self, token_bytes: int | None, ms: float) -> str:
         if self._asked is None:
-            raise RuntimeError("a line of questions has no questions")
+            raise RuntimeError("an asked line must have questions")
         asked, _ = self._asked
         detail = asked.detail
         by = "author" if "authored" in detail else "body" if asked.source is State.EXECUTING else "resolvers"
@@ -349,4 +349,4 @@ class RecordedServing:
 
 
 def _log_lack(kind: type) -> None:
-    logger.exception("a transcript lacks a fact of type %s; the call is not affected", kind.__name__)
+    logger.exception("the transcript cannot record a fact of type %s; the call is not affected", kind.__name__)

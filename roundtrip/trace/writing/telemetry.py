@@ -131,18 +131,18 @@ class _Meters:
 
     def __init__(self, meter: Meter) -> None:
         counter = meter.create_counter
-        self.calls = counter("roundtrip.calls", "{call}", "Calls that ended, by the state they ended in.")
-        asked = "Questions that went out, by the reason to ask them."
+        self.calls = counter("roundtrip.calls", "{call}", "Ended calls, by final state.")
+        asked = "Questions sent, by reason."
         self.questions = counter("roundtrip.questions", "{question}", asked)
         self.rejections = counter("roundtrip.rejections", "{token}", "Rejected tokens, by reason.")
 
         def histogram(name: str, unit: str, description: str, bounds: Sequence[float]) -> Histogram:
             return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=bounds)
 
-        self.rounds = histogram("roundtrip.call.rounds", "{round}", "Rounds of questions of calls that ended.", _ROUNDS)
-        waited = "Time from the questions of one round to their answers."
+        self.rounds = histogram("roundtrip.call.rounds", "{round}", "Question rounds per ended call.", _ROUNDS)
+        waited = "Time from a round's questions to their answers."
         self.waiting = histogram("roundtrip.wait.duration", "s", waited, _SECONDS)
-        self.token_bytes = histogram("roundtrip.token.size", "By", "Sizes of the tokens that went out.", _BYTES)
+        self.token_bytes = histogram("roundtrip.token.size", "By", "Sizes of sent tokens.", _BYTES)
 
 
 class _LegWatch:

@@ -72,7 +72,7 @@ class Tracers:
             try:
                 watches.append(tracer.begin(beginning))
             except Exception:
-                logger.exception("a tracer failed at the beginning of a call, and will not see this call")
+                logger.exception("a tracer failed when a call began, and will not see this call")
         if len(self.tracers) == 1 and watches and isinstance(self.tracers[0], tracing.Unfailing):
             # Most recorded servers have only a recorder, so skip the wrapper.
             return watches[0]

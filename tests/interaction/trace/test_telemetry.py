@@ -325,4 +325,4 @@ async def test_a_call_does_not_end_with_its_telemetry(collected: Collected, capl
     server = bookshop(trace=collected.telemetry)
     result = await User(server, ROUNDS, era=Era.RETRY).call("order", ARGUMENTS)
     assert result.text == "2 x Neuromancer, in 2-3 weeks"
-    assert "a tracer failed at the beginning of a call" in caplog.text
+    assert "a tracer failed when a call began" in caplog.text

@@ -103,7 +103,7 @@ def test_unwritable_place_warns_once_per_outage(tmp_path: Path, caplog: pytest.L
         file.append([b"kept\n"])
     rejected, mended = [record.getMessage() for record in caplog.records]
     assert "cannot write the transcript" in rejected
-    assert mended.endswith("can be written again; lines are missing")
+    assert mended.endswith("can be written again, but lines are missing")
     assert (blocked / "calls.jsonl").read_bytes() == b"kept\nkept\n"
 
 

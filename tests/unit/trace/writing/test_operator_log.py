@@ -69,7 +69,7 @@ def test_file_is_opened_before_the_action(tmp_path: Path) -> None:
 def test_full_disk_is_reported_with_the_outcome(outcome: Any, said: str) -> None:
     with (
         log_at(Path("/dev/full")).open("call-1", "order", "cancel") as write_outcome,
-        pytest.raises(OperatorLogUnwritable, match=f"the action {said} all the same"),
+        pytest.raises(OperatorLogUnwritable, match=f"the action {said} anyway"),
     ):
         write_outcome(outcome, "")
 
