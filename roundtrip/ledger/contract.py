@@ -131,7 +131,7 @@ class Ledger(Protocol):
         Args:
             key: The call.
             holder: As for `claim`.
-            epoch: The claim's epoch; None matches any epoch, for a holder that never received the ledger's answer.
+            epoch: The claim's epoch. None matches any epoch, for a holder that never received the answer to its claim.
         """
         ...
 

@@ -98,7 +98,7 @@ class Lease:
         self._timer = loop.call_later(LEASE_SECONDS / 3, self.renew_in_time, context=Context())
 
     async def require_held(self) -> None:
-        """Renew the lease if the ledger last confirmed it more than half a lease ago.
+        """Renew the lease if its last confirmation is older than half the lease duration.
 
         The caller does this before any work that must not run twice.
 

@@ -132,7 +132,7 @@ class MemoryLedger(EntryLedger):
     def _find(self, key: str, now: float) -> LedgerEntry | None:
         """Forget expired entries, and return the current state of the key's entry."""
         if len(self._expiries) > _MAX_STALE_EXPIRIES + 4 * len(self._entries):
-            # Most expiry records belong to entries that were released.
+            # Most expiry records belong to released entries, so rebuild the heap.
             self._expiries = [(entry.expires, key) for key, entry in self._entries.items()]
             heapq.heapify(self._expiries)
         while self._expiries and self._expiries[0][0] <= now:

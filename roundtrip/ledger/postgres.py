@@ -83,7 +83,7 @@ WITH stored AS (
 )
 SELECT CASE WHEN $12 THEN pg_notify('{s}.entries', key) END FROM written
 """
-# A claim waits for this deletion. So it deletes at most four times as many rows as were added since the last deletion.
+# A claim waits for this deletion, so it removes at most four rows per write since the last deletion.
 _FORGET: Final = """
 DELETE FROM {s}.entries WHERE key IN (
     SELECT key FROM {s}.entries WHERE expires <= {s}.clock() ORDER BY expires LIMIT $1 FOR UPDATE SKIP LOCKED
@@ -144,8 +144,8 @@ WITH added AS (
 )
 SELECT pg_notify('{{s}}.tasks', call_id) FROM added
 """  # noqa: S608 - no input
-# A task that has ended and expired is deleted. The notes parameter has only notes that are not stored yet, unless $19
-# is set.
+# A task that has ended and expired is deleted. Parameter $17 has only the notes that are not stored yet, or all notes
+# if $19 is true.
 _SAVE: Final = f"""
 WITH dropped AS (
     DELETE FROM {{s}}.tasks

@@ -73,7 +73,7 @@ ON CONFLICT (key) DO UPDATE SET state = excluded.state, holder = excluded.holder
 _DROP: Final = "DELETE FROM entries WHERE key = ?"
 _NOTE: Final = "INSERT OR REPLACE INTO notes (key, name, value) VALUES (?, ?, ?)"
 _NOTES: Final = "SELECT name, value FROM notes WHERE key = ?"
-# A claim waits for this deletion. So it deletes at most four times as many rows as were added since the last deletion.
+# A claim waits for this deletion, so it removes at most four rows per write since the last deletion.
 _FORGET: Final = (
     "DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires <= ? ORDER BY expires LIMIT ?)"
 )
@@ -237,8 +237,8 @@ class SqliteLedger(EntryLedger):
 
     def _own_lock(self) -> threading.Lock:
         if self._pid != os.getpid():
-            # Neither a connection nor a lock survives a fork. Keep the parent's connection, because the child must not
-            # close it.
+            # Neither a connection nor a lock survives a fork. Keep a reference to the parent's connection, because
+            # garbage collection would close it.
             self._inherited.append(self._connection)
             self._connection, self._lock, self._pid = None, threading.Lock(), os.getpid()
         return self._lock

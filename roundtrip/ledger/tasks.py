@@ -47,7 +47,7 @@ class CallEntry:
     due: float = 0.0
     updated: float = 0.0
     holder: str = ""
-    """The worker that has the lease. While the task is due, the worker whose lease expired, if any."""
+    """The worker that has the lease. While the task is due, this is the worker whose lease expired, if any."""
     epoch: int = 0
     runs_once: bool = False
     """True if the task's body must not begin twice."""
@@ -68,7 +68,7 @@ class CallEntry:
     account: str | None = field(default=None, compare=False)
     """The owner of a new task, see `MemoryLedger`. Stores without a size limit ignore it."""
     takes_over: bool = field(default=False, compare=False)
-    """True if the latest claim through this copy took over from a worker whose lease expired."""
+    """True if the claim made with this copy took over from a worker whose lease expired."""
     stored_notes: int | None = field(default=0, compare=False)
     """The number of notes that the store already has. None makes the store replace its notes with the current ones."""
 

@@ -19,7 +19,7 @@ _HANDOVER_SECONDS: Final = 0.005
 _LOOK_SECONDS: Final = 1.0
 """Maximum seconds between two reads, in case an announcement was lost."""
 _MAX_WAITERS: Final = 64
-"""Legs that may wait for one entry. Any further leg repeats the same request and gets the current state at once."""
+"""Legs that may wait for one entry. Further legs repeat the same request, and get the current state without waiting."""
 
 Look = Callable[[], Awaitable[ClaimAnswer | None]]
 
@@ -66,7 +66,7 @@ class Waiting:
     async def wait(self, key: str, look: Look, *, patience: float) -> ClaimAnswer | None:
         """Wait until no leg has the claim, at most `patience` seconds, and return the entry's state.
 
-        Waiting legs learn that the entry is free one after another, so that each leg can claim it before the next leg
+        One waiting leg after another learns that the entry is free, so that each leg can claim it before the next leg
         tries.
 
         Args:

@@ -94,7 +94,8 @@ class LedgerClaim(Lease):
             self._release_later()
             raise LedgerUnavailable(self.owner) from error
         except BaseException:
-            # A cancelled leg may already have the claim. A leg that cannot read the notes would run steps again.
+            # Release the claim: a cancelled leg may already have it, and a leg that cannot read its notes would run
+            # steps again.
             with anyio.CancelScope(shield=True):
                 await self.release()
             raise
@@ -310,7 +311,7 @@ class LedgerClaim(Lease):
         run_later(self._again(self._free, lease_seconds(), times=2))
 
     async def _try(self, purpose: str, write: Callable[[], Awaitable[None]], later: Callable[[], None]) -> None:
-        """Write. Schedule `later` if the ledger is down, or if the leg is cancelled before the ledger answers."""
+        """Write. Call `later` to retry if the ledger is down, or if the leg is cancelled before the ledger answers."""
         try:
             await write()
         except LedgerDown as error:

@@ -24,8 +24,8 @@ _FILE_MODE: Final = 0o600
 _IDLE_SECONDS: Final = 60.0
 """Seconds without a line after which the file may have been deleted, for example by `roundtrip trace prune`."""
 _CHECKS_PER_ROOM: Final = 16
-"""Each writer checks the size after using this fraction of the free room. So up to this many writers stay within the
-limit.
+"""A writer checks the file's size after writing this fraction (1/16) of the free room. So up to 16 writers stay within
+the limit.
 """
 # Non-blocking: a pipe with a slow reader or without a reader must not block the writer.
 _OPEN_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -138,8 +138,8 @@ class LineFile:
     def _write_all(self, lines: Sequence[bytes]) -> None:
         left = sum(map(len, lines))
         for number, line in enumerate(lines):
-            # A pipe accepts one short line as a whole, but not several lines. And only a single line may exceed the
-            # free room.
+            # Write several lines at once only to a regular file that has room for them: a pipe accepts only one short
+            # line as a whole, and only a single line may exceed the free room.
             if self._is_file and (not self._rotates or self._unchecked + left <= self._room):
                 self._write(b"".join(lines[number:]))
                 return

@@ -223,7 +223,7 @@ class RecordedServing:
         self._gather_once("decisions", f'{{{members},"at":{at:.3f},"data":{self._redaction.show(taken)}}}')
 
     def _fixed(self, fact: Fixed, ms: float) -> None:
-        # In the retry era, the line of the token that carries the value also records the value.
+        # In the retry era, the line about the token that carries the value also records the value.
         if self._is_live:
             key = quoted(writer.computed_name(fact.key, self._redaction.name))
             self._gather("fixed", f'{{"key":{key},"value":{self._redaction.show(fact.value)}}}')

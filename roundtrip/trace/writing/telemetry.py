@@ -39,7 +39,7 @@ _NAMES: Final = {
     "received": "roundtrip.token.received_bytes",
     "sent": "roundtrip.token.sent_bytes",
 }
-"""Attribute names that differ from `roundtrip.` plus the keyword passed to `_attributes`."""
+"""Attributes whose full name is not `roundtrip.` plus the keyword that `_attributes` receives."""
 
 # Histogram bucket bounds.
 _ROUNDS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 20)
