@@ -1,1 +1,1 @@
-"""Stored calls: calls that outlive their request, so that any worker continues them."""
+"""Stored calls: calls that outlive their requests, so that any worker can continue them."""

@@ -1,4 +1,4 @@
-"""Provide the tasks of a server to its clients and its author: create, show, answer, signal and cancel them."""
+"""A server's tasks, for its clients and its author: create, show, answer, signal and cancel them."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _LOG: Final = LimitedLog(logger)
 T = TypeVar("T")
 
 POLL_SECONDS: Final = 1.0
-"""Time between two looks at a task that clients are asked to keep."""
+"""The interval at which clients are asked to poll a task."""
 _MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 _STATUSES: Final[Mapping[StoredState, str]] = {
     **dict.fromkeys((StoredState.DUE, StoredState.RUNNING, StoredState.WAITING), "working"),
     StoredState.ASKING: "input_required",
     StoredState.LOST: "failed",
 }
-"""The statuses of tasks that clients see; the other states have the same names."""
+"""The task statuses that clients see. For the other states, the status is the state's name."""
 _LOST_ERROR: Final = {
     "code": -32603,
     "message": "the worker of this task died or fell silent while its body ran, and it is not run again; "
@@ -51,24 +51,24 @@ _LOST_ERROR: Final = {
 
 
 class StoredView(NamedTuple):
-    """Task at one moment, with its content."""
+    """A task and its content at one moment."""
 
     entry: CallEntry
     content: CallContent
 
 
 class CallBook:
-    """Tasks of one server.
+    """The tasks of one server.
 
     Args:
         parts: The keys, the ledger that stores the tasks, and the clocks.
-        service: The name of the server, which names its service if there is no audience.
-        needed_by: The option of the author that needs it.
-        features: The features that add to the calls, in this order.
+        service: The server's name, which identifies its service unless an audience is set.
+        needed_by: The author's option that needs stored tasks, for error messages.
+        features: The features that add to stored calls, in order.
 
     Raises:
         InvalidSignature: The ledger cannot store tasks.
-        KeysMissing: There are no keys for what it would store.
+        KeysMissing: The server has no keys with which to seal stored tasks.
     """
 
     def __init__(
@@ -94,34 +94,38 @@ class CallBook:
             )
         self.store: CallStore = ledger.tasks
         self.knows_users_by_token = protection.policy.bind_principal is authenticated_principal
-        """True if the users of calls are named by access tokens, and not by the author's `principal=`."""
+        """True if access tokens identify the users, and not the author's `principal=`."""
         audience = protection.policy.audience
         service = service if audience is None else audience
         self.seal = CallSeal(None if is_private else protection.ledger_sealer, protection.hints, service)
         self.named: NamedCalls | None = None
-        """The calls that clients of this process have made or asked for, if it runs no others."""
+        """The calls that this process's clients have made or asked for; None if the process runs all calls."""
         self.features = features
         self.reply: Callable[[StoredView], dict[str, Any]] | None = None
-        """Returns the result for the client of a call that asks on a page or asks a model, if the server has them."""
+        """Returns the result for the client of a call that asks on a page or asks a model; None if the server has no
+        such calls.
+        """
         self._ahead: float | None = None
-        """Seconds by which the clock of the store is ahead of this process's; None until it was read."""
+        """The seconds by which the store's clock is ahead of this process's clock; None until the store's clock is
+        read.
+        """
         self._pin_keys = protection.ring.derive(b"pin")
         self.page_keys = protection.ring.derive(b"page/" + service.encode("utf-8", "surrogatepass"))
-        """Keys of the service that sign forms of question pages and make labels of calls, the newest first."""
+        """The service's keys for signing question forms and making call labels, newest first."""
         # A store has more room than a token.
         sealer = Sealer(protection.ring, purpose=b"seal", entropy=parts.system.entropy)
         self.journals = JournalCodec(sealer, pinner=protection.journals.pinner, max_bytes=_MAX_JOURNAL_BYTES)
 
     def clock(self) -> float:
-        """Return the time of the store's clock, with which all instances compare times, as far as it is known here."""
+        """Return the estimated time of the store's clock, which all instances use to compare times."""
         return self._parts.system.time() + (self._ahead or 0.0)
 
     def saw_time(self, now: float) -> None:
-        """Note the time that the store's clock shows."""
+        """Record the time that the store's clock showed."""
         self._ahead = now - self._parts.system.time()
 
     async def entry(self, call_id: str, tool: str, content: CallContent, *, ttl: float, runs_once: bool) -> CallEntry:
-        """Return a new task, which is not stored yet."""
+        """Return a new task. It is not stored yet."""
         if self._ahead is None:
             # A store that is down matters only when the task has to be stored.
             with suppress(LedgerDown):
@@ -132,12 +136,13 @@ class CallBook:
         return CallEntry(call_id, tool, now, now + ttl, due=now, updated=now, runs_once=runs_once, content=stored)
 
     def name(self, call_id: str) -> None:
-        """Note that a client of this process has made a call, or has shown that it is its own."""
+        """Record that a client of this process has made a call, or has proved that the call belongs to it."""
         if self.named is not None:
             self.named.add(call_id)
 
     async def add(self, entry: CallEntry, content: CallContent) -> StoredView | None:
-        """Store a new task, and return it; or the one that the call has already; None if that is forgotten.
+        """Store a new task and return it. If the call already has a task, return that task; None if that task has
+        expired.
 
         Raises:
             LedgerDown: The store cannot be used.
@@ -147,31 +152,31 @@ class CallBook:
         return await self.view(entry.call_id)
 
     async def view(self, call_id: str) -> StoredView | None:
-        """Return the task of a call; None if there is none, or if its life is over.
+        """Return a call's task; None if there is no task or it has expired.
 
         Raises:
             LedgerDown: The store cannot be used.
-            ContentUnreadable: No key of this server opens it.
+            ContentUnreadable: No key of this server opens the task.
         """
         entry, now = await self.store.load(call_id)
         self.saw_time(now)
         if entry is None:
             return None
         if entry.advance(now) and entry.state is StoredState.LOST:
-            # Store it before anyone is told: its worker may only be silent, and would still store its result.
+            # Store the loss before any client sees it. The worker may only be silent, and could still store a result.
             entry = await self.change(call_id, lambda entry, now: entry)
             if entry is None:
                 return None
         return None if now >= entry.expires else StoredView(entry, self.seal.read(entry.content, call_id))
 
     async def find(self, call_id: str) -> StoredView | None:
-        """Return the task of an id from outside; None if there is none, or if no key of this server opens it.
+        """Return the task for a call id from outside; None if there is no task, or if no key of this server opens it.
 
         Raises:
             LedgerDown: The store cannot be used.
         """
         if not is_call_id(call_id):
-            # Some stores cannot even look for it.
+            # Some stores cannot even look up such a text.
             return None
         try:
             return await self.view(call_id)
@@ -187,13 +192,13 @@ class CallBook:
         seen: SeenEntry | None = None,
         joins: str | None = None,
     ) -> T | None:
-        """Change a task as `change_task` does, and report to tracers if that ends it otherwise than by its leg.
+        """Change a task with `change_task`, and report to tracers if the change ends the task without its leg.
 
         Args:
-            call_id: Its call.
-            work: Changes it.
-            seen: As for `change_task`.
-            joins: The equal call that goes on in its place, if the change cancels it.
+            call_id: The task's call.
+            work: Changes the task.
+            seen: See `change_task`.
+            joins: The equal call that continues instead, if the change cancels this call.
         """
         ended = partial(self._stopped, seen is not None, joins) if self._parts.effects.tracers else None
         return await change_task(self.store, call_id, work, seen=seen, ended=ended)
@@ -208,15 +213,15 @@ class CallBook:
         elif entry.state is StoredState.FAILED and now >= entry.expires:
             told = "expired"
         else:
-            # Its leg has ended it.
+            # The task's leg ended it, and reports that itself.
             return
-        # A lease that has lapsed was that of a worker that is silent.
+        # A lapsed lease means that the worker is silent. Its leg may still be running.
         ends_leg = before is StoredState.RUNNING and (told != "lost" or is_by_worker)
         joined = joins if told == "joined" else None
         self._tell(tracing.StoppedCall(entry.call_id, entry.tool, told, ends_leg, joined))
 
     def tell_unstored(self, call_id: str, tool: str) -> None:
-        """Report to tracers that a call which asks could not be stored."""
+        """Report to tracers that a call with questions could not be stored."""
         if self._parts.effects.tracers:
             self._tell(tracing.StoppedCall(call_id, tool, "unstored", ends_leg=False))
 
@@ -229,18 +234,18 @@ class CallBook:
                     logger.exception("a tracer failed on the end of a stored call")
 
     def _reply(self, entry: CallEntry, content: CallContent) -> dict[str, Any]:
-        """Return the result with which a task ends for a client that cannot show its questions."""
+        """Return the result with which a task ends for a client that cannot show the task's questions."""
         reply = {} if self.reply is None else self.reply(StoredView(entry, content))
         reply.pop("resultType", None)
         return reply
 
     def prepare(self, pause: Pause, end: Suspended | Authored, content: CallContent, call_id: str) -> Pause:
-        """Return a pause with what features add, and with the reply to a client that cannot be asked.
+        """Return a pause with the features' additions and the reply to a client that cannot show the questions.
 
         Args:
             pause: The pause.
-            end: The end of the leg.
-            content: The content of the call as the leg has read it.
+            end: How the leg ended.
+            content: The call's content as the leg read it.
             call_id: The call.
         """
         if self.reply is not None and isinstance(end, Suspended) and end.channel is not None:
@@ -249,24 +254,24 @@ class CallBook:
         return pause._replace(parkings=[park for park in parkings if park is not None])
 
     def read_journal(self, content: CallContent) -> Journal:
-        """Return the journal of a task.
+        """Return a task's journal.
 
         Raises:
-            TokenRejected: It has a newer format.
+            TokenRejected: The journal has a newer format.
         """
         return self.journals.read(from_text(content.journal))
 
     def pinner_of(self, content: CallContent) -> Pinner:
-        """Return what makes and checks the pins of a task."""
+        """Return the pinner that makes and checks a task's pins."""
         if not content.pin_keys:
             return self.journals.pinner
         return Pinner([*self._pin_keys, *map(from_text, content.pin_keys)])
 
     def reseal(self, entry: CallEntry) -> None:
-        """Seal a task with the newest key, so that the others can be dropped.
+        """Seal a task with the newest key, so that the former keys can be dropped.
 
         Raises:
-            ContentUnreadable: No key of this server opens it.
+            ContentUnreadable: No key of this server opens the task.
         """
         content = self.seal.read(entry.content, entry.call_id)
         content.journal = to_text(self.journals.write(self.read_journal(content)))
@@ -278,13 +283,13 @@ class CallBook:
         self.seal.rewrite_notes(entry, self.seal.notes(entry))
 
     async def answer(self, call_id: str, responses: Mapping[str, Any]) -> None:
-        """Store answers to open questions of a task, and ignore others."""
+        """Store answers to a task's open questions. Ignore answers to other questions."""
 
         def answer(entry: CallEntry, now: float) -> None:
             if entry.has_ended:
                 return
             content = self.seal.read(entry.content, call_id)
-            # Only its user answers what its client could not show.
+            # The client could not show these questions, so only the user may answer them.
             if content.channel.reply is None:
                 self.take_answers(entry, content, responses, now)
 
@@ -299,19 +304,19 @@ class CallBook:
         *,
         by_model: bool = False,
     ) -> bool:
-        """Add answers to open questions to a task, and return True if there are any.
+        """Add answers to a task's open questions. Return True if any answer matches an open question.
 
         Args:
             entry: The task.
-            content: Its content.
-            responses: The answers by the keys of their questions.
-            now: The time.
-            by_model: True if a model gave them.
+            content: The task's content.
+            responses: The answers by wire key.
+            now: The current time.
+            by_model: True if a model gave the answers.
         """
         asked = content.asked
         known = [key for key in responses if key in asked.questions]
         for key in known:
-            # A leg may run, woken by a time: then it parks with the answer.
+            # A timer may have started a leg already. When that leg parks the call, it keeps this answer.
             name = asked.names.pop(key)
             asked.answers[name], asked.answered[name] = responses[key], asked.pins.pop(key)
             del asked.questions[key]
@@ -325,10 +330,10 @@ class CallBook:
         return bool(known)
 
     async def signal(self, call_id: str, name: str, payload: Any) -> bool:
-        """Store a signal for a task. The first one of a name counts. Return False if there is no such task."""
+        """Store a signal for a task. Only the first one of each name counts. Return False if there is no such task."""
 
         def signal(entry: CallEntry, now: float) -> bool:
-            # A lost task keeps it: an operator may let a worker continue.
+            # A lost task still stores the signal, because an operator may let a worker continue the task.
             if entry.state in TASK_MACHINE.final:
                 return True
             content = self.seal.read(entry.content, call_id)
@@ -337,11 +342,11 @@ class CallBook:
                 entry.content = self.seal.write(content, call_id)
             return True
 
-        # The id may come from outside.
+        # The call id may come from outside.
         return (is_call_id(call_id) and await self.change(call_id, signal)) or False
 
     async def cancel(self, call_id: str) -> bool:
-        """Cancel a task, unless it has ended. Return False if there is no such task."""
+        """Cancel a task unless it has ended. Return False if there is no such task."""
 
         def cancel(entry: CallEntry, now: float) -> bool:
             entry.apply(StoredEvent.CANCEL, now)
@@ -350,7 +355,7 @@ class CallBook:
         return await self.change(call_id, cancel) or False
 
     def describe(self, view: StoredView) -> dict[str, Any]:
-        """Return a task as `tasks/get` shows it, without the type of the result."""
+        """Return a task as `tasks/get` shows it, without the result type."""
         entry, content = view
         shown = self.handle(view)
         if content.channel.reply is not None:
@@ -364,7 +369,7 @@ class CallBook:
         return shown
 
     def handle(self, view: StoredView) -> dict[str, Any]:
-        """Return the part of a task that its creation shows, too."""
+        """Return the task fields that the reply to a task's creation also has."""
         entry, content = view
         shown: dict[str, Any] = {
             "taskId": content.id_of(entry.call_id),
@@ -388,7 +393,7 @@ def _iso(at: float) -> str:
 
 @contextmanager
 def reaching_store() -> Generator[None]:
-    """Raise `CallsUnavailable` in place of the error of a store that cannot be used."""
+    """Raise `CallsUnavailable` if the store cannot be used or a call cannot be read."""
     try:
         yield
     except (LedgerDown, ContentUnreadable) as error:

@@ -1,4 +1,4 @@
-"""Provide the content of a stored task, which only servers with its keys can read."""
+"""Stored call content, which only servers with the right keys can read."""
 
 from __future__ import annotations
 
@@ -23,84 +23,94 @@ _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
 
 @dataclass(slots=True)
 class CallSection:
-    """Keys of the stored JSON that one feature owns: the fields of a subclass, which is a dataclass."""
+    """One feature's keys in the stored JSON. Each subclass is a dataclass whose fields are the keys."""
 
     @property
     def is_empty(self) -> bool:
-        """Return True if its keys are not stored. Builds without the feature can continue such calls."""
+        """Return True to leave this section out of the stored JSON. Builds without the feature can then continue the
+        call.
+        """
         return False
 
 
 class ContentUnreadable(Exception):
-    """No key of this server opens the content of a task, it is another service's, or a newer build has written it."""
+    """Error for unreadable task content: sealed with an unknown key, of another service, or from a newer build."""
 
 
 @dataclass(slots=True)
 class CallOrigin(CallSection):
-    """The request that began a call, and its client."""
+    """The request that began a call, and the client that sent it."""
 
     arguments: dict[str, Any]
-    """The client's arguments."""
+    """The tool arguments that the client sent."""
     capabilities: dict[str, Any]
     """The capabilities that the client declared when it made the call."""
     protocol: str
-    """The protocol revision of the client."""
+    """The client's protocol revision."""
     principal: str | None
     secret: str
-    """The part of the task's id that only its client knows: ids of calls are in logs and transcripts."""
+    """The part of the task id that only the client knows. The other part, the call id, appears in logs and transcripts.
+    """
     version: str | None
-    """The version of the tool."""
+    """The tool's version."""
     user: str | None = None
-    """The principal, if it names a user and not only a client: tickets are for users."""
+    """The principal if it identifies a user, not only a client. Tickets are issued only to users."""
     needs_request: bool = False
-    """True if each leg needs a request of its client, by which its host authorizes the tool or fills parameters."""
+    """True if each leg needs a request from the client, because the host uses it to authorize the tool or fill
+    parameters.
+    """
 
 
 @dataclass(slots=True)
 class OpenQuestions(CallSection):
-    """Open questions of a call, and the answers that no leg has read."""
+    """A call's open questions, and the answers that no leg has read yet."""
 
     questions: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The open questions as the client sees them, by their keys on the wire."""
+    """The open questions in wire form, by wire key: the key that the client sees."""
     names: dict[str, str] = field(default_factory=dict[str, str])
-    """The names of the open questions, by their keys on the wire."""
+    """The open questions' names, by wire key."""
     for_model: list[str] = field(default_factory=list[str])
-    """The keys of the open questions that a model may answer. They were decided when the questions were asked."""
+    """Wire keys for the open questions that a model may answer. The list is fixed when the questions are asked."""
     pins: dict[str, str] = field(default_factory=dict[str, str])
-    """The pins of the open questions, by their keys on the wire."""
+    """The open questions' pins, by wire key."""
     used: list[str] = field(default_factory=list[str])
-    """All keys on the wire so far. The protocol wants each to be unique in the life of a task."""
+    """All wire keys used so far. The protocol requires each key to be unique during the task's life."""
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The answers that no worker has parked yet, by the names of their questions, as the client sent them."""
+    """The client's answers that no completed leg has read, in wire form, by question name."""
     answered: dict[str, str] = field(default_factory=dict[str, str])
-    """The pins of the questions to which they were given."""
+    """The pins of the questions in `answers`, by question name."""
     by_model: list[str] = field(default_factory=list[str])
-    """The names of the questions whose last answer a model gave."""
+    """The names of the questions whose latest answer came from a model."""
 
 
 @dataclass(slots=True)
 class CallChannel(CallSection):
-    """Channel by which the questions of a call reach the person who answers, if its client does not ask them."""
+    """The channel by which a call's questions reach the person who answers, if the client does not ask them itself."""
 
     page_secret: str = ""
-    """The secret of its page, for a call whose questions are on a page."""
+    """The secret of the call page; empty if the call has no page."""
     asks_model: bool = False
-    """True if the model that made the call may answer its questions for anyone."""
+    """True if the model that made the call may answer questions with `answered_by="anyone"`."""
     is_chosen: bool = False
-    """True if, of all equal calls that wait, this one is continued."""
+    """True if a client that repeats an equal call continues this stored call."""
     is_local: bool = False
-    """True if its page is on the machine of a stdio server, and no other page may open it."""
+    """True if the call page is on the machine of a stdio server. No other page may then open the call."""
     refusal: str = ""
-    """The action with which the user refused the link to its page while it asked nothing there."""
+    """The user's `decline` or `cancel` of the link to the call page, if the page had no questions then. The next
+    questions get this answer.
+    """
     leaves_at: Literal["", "question", "link"] = ""
-    """The kind of question that the client of a task cannot show. There the task ends for the client, with a result."""
+    """The kind of question that the task's client cannot show. At such a question, the task ends for the client with a
+    result.
+    """
     reply: dict[str, Any] | None = None
-    """The result with which a task has ended for its client, and by whose handle the client continues the call."""
+    """The result with which the task ended for its client. The client continues the call by the handle in this result.
+    """
 
 
 @dataclass(slots=True)
 class CallContent:
-    """Everything that a task remembers, besides what its store needs to know."""
+    """Everything that a task remembers, except what its store needs to read."""
 
     origin: CallOrigin
     journal: str
@@ -108,29 +118,29 @@ class CallContent:
     asked: OpenQuestions = field(default_factory=OpenQuestions)
     channel: CallChannel = field(default_factory=CallChannel)
     needs_client: bool = False
-    """True while it waits for a request of its client, because its body reads a part of one."""
+    """True while the call waits for a request from its client, because the body reads part of that request."""
     is_fresh: bool = True
-    """True until a worker has parked the task: the journal ends before the body, and not at questions."""
+    """True until the task is first parked. Until then, the journal ends where the body begins, not at questions."""
     message: str | None = None
-    """The status message."""
+    """The task's status message."""
     result: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
     signals: dict[str, Any] = field(default_factory=dict[str, Any])
     waits: list[str] = field(default_factory=list[str])
-    """The names of the signals that it waits for."""
+    """The names of the signals that the call waits for."""
     attempt: int = 1
-    """The number of the next attempt at the body, which `Retry` counts."""
+    """The number of the next attempt to run the body. `Retry` counts these attempts."""
     looks: int = 0
-    """The number of times in a row that legs have looked at a page that the user is visiting."""
+    """The number of consecutive legs that have checked a page that the user is visiting."""
     pin_keys: list[str] = field(default_factory=list[str])
-    """Former keys of pins, as base64url, which rekeying has kept: the pins of answered questions need them."""
+    """Former pin keys, as base64url. Rekeying keeps them because the pins of answered questions need them."""
     sections: dict[type[CallSection], CallSection] = field(default_factory=dict[type[CallSection], CallSection])
-    """The sections of features that were read or begun."""
+    """The feature sections that have been read or created."""
     unread: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The stored keys of the other sections."""
+    """The stored keys of sections that have not been read."""
 
     def section(self, kind: type[KeysT]) -> KeysT:
-        """Return the section of a feature, which is read when it is first used."""
+        """Return a feature's section. It is read on first use."""
         found = self.sections.get(kind)
         if not isinstance(found, kind):
             found = self.sections[kind] = _take(kind, self.unread)
@@ -138,41 +148,41 @@ class CallContent:
 
     @property
     def is_continued(self) -> bool:
-        """Return True for a call that is no task: its client continues it by a handle or a token."""
+        """Return True for a call that is not a task: its client continues it by a handle or a token."""
         return (bool(self.channel.page_secret) or self.channel.asks_model) and not self.channel.leaves_at
 
     @property
     def takes_handle(self) -> bool:
-        """Return True for a call whose client has its handle."""
+        """Return True if the client has a handle to the call."""
         return self.is_continued or self.channel.reply is not None
 
     @property
     def user_questions(self) -> dict[str, Any]:
-        """Return the open questions that a user answers, by their keys on the wire."""
+        """Return the open questions that a user answers, by wire key."""
         return {key: one for key, one in self.asked.questions.items() if one["method"] == _FOR_USERS}
 
     @property
     def client_questions(self) -> dict[str, Any]:
-        """Return the open questions that only the client's software answers, by their keys on the wire."""
+        """Return the open questions that only the client's software answers, by wire key."""
         return {key: one for key, one in self.asked.questions.items() if one["method"] != _FOR_USERS}
 
     def id_of(self, call_id: str) -> str:
-        """Return the id by which the client knows the task."""
+        """Return the task id that the client uses."""
         return f"{call_id}.{self.origin.secret}"
 
     def pause(self, pause: Pause, entry: CallEntry, now: float, *, delivered: Collection[str]) -> None:
-        """Park the task at the questions, times and signals that a leg waits for.
+        """Park the task after a leg, with the questions, times and signals that it waits for.
 
         Args:
-            pause: What it waits for.
-            entry: The task, whose lease the caller gives up.
-            now: The time.
-            delivered: The names of the questions whose answers the leg had read.
+            pause: What the task waits for.
+            entry: The task. The caller gives up its lease.
+            now: The current time.
+            delivered: The names of the questions whose answers the leg read.
         """
         asked, channel = self.asked, self.channel
         self.journal, self.is_fresh = pause.journal, False
         open_before = {name: key for key, name in asked.names.items()}
-        # Answers that came while the leg ran count, if their questions are still the same.
+        # An answer that arrived during the leg counts if its question is unchanged.
         late = {
             name: asked.answers[name]
             for name, (_, pin) in pause.questions.items()
@@ -185,7 +195,7 @@ class CallContent:
             if name in late:
                 continue
             key = open_before.get(name)
-            # A question keeps its key while it is the same one, and no answer to it was read.
+            # A question keeps its key while it is unchanged and no leg has read an answer to it.
             if key is None or name in delivered or asked.pins.get(key) != pin:
                 key = self.fresh_key(name)
             shown[key], names[key], pins[key] = request, name, pin
@@ -202,7 +212,7 @@ class CallContent:
         self.waits, self.looks = list(pause.signals), pause.looks
         self.attempt, self.needs_client = pause.attempt, pause.needs_client
         entry.park(StoredEvent.ASK if pause.questions else StoredEvent.WAIT, now, due=pause.until)
-        # Everything may have come before the leg ended.
+        # All answers or a signal may have arrived before the leg ended.
         if (late and not shown) or any(name in self.signals for name in pause.signals):
             entry.apply(StoredEvent.WAKE, now)
         for park in pause.parkings:
@@ -210,17 +220,17 @@ class CallContent:
         if channel.leaves_at and channel.reply is None and pause.reply is not None and self.user_questions:
             channel.reply = pause.reply(entry, self)
             if channel.page_secret:
-                # Further questions are on the page, too.
+                # The call page also shows all further questions.
                 self.origin.capabilities = {**self.origin.capabilities, "elicitation": {"form": {}, "url": {}}}
 
     def take_signals(self, signals: Mapping[str, Any], entry: CallEntry, now: float) -> None:
-        """Store signals. Of each name the first one counts."""
+        """Store signals. Only the first signal of each name counts."""
         self.signals = {**signals, **self.signals}
         if any(name in signals for name in self.waits):
             entry.apply(StoredEvent.WAKE, now)
 
     def fresh_key(self, name: str) -> str:
-        """Return a key on the wire for a question that was never used in this task."""
+        """Return a wire key for a question. No question of this task has used the key before."""
         key, number = name, 1
         while key in self.asked.used:
             number += 1
@@ -230,7 +240,7 @@ class CallContent:
 
 
 def _take(kind: type[KeysT], values: dict[str, Any]) -> KeysT:
-    """Return a section of stored values, and remove its keys from them."""
+    """Move a section's keys out of the stored values, and return the section."""
     return kind(**{each.name: values.pop(each.name) for each in fields(kind) if each.name in values})
 
 
@@ -240,117 +250,119 @@ _KEYS: Final = (
     *("for_model", "pins", "used", "answers", "answered", "by_model", "message", "result", "error", "signals", "waits"),
     *("attempt", "looks", "pin_keys", "approvals", "refusal", "wakes", "leaves_at", "reply"),
 )
-"""The keys of the stored JSON, in their order: the fields of `CallContent`, and of the sections of all features."""
+"""The keys of the stored JSON in order: the fields from `CallContent` and from every feature's section."""
 _KEY_NAMES: Final = frozenset(_KEYS)
 _OWN_KEYS: Final = tuple(each.name for each in fields(CallContent) if each.name in _KEY_NAMES)
 
 
 def split_id(task_id: str) -> tuple[str, str]:
-    """Return the call of a task, and the secret part of its id."""
+    """Return a task id's call id and secret."""
     call_id, _, secret = task_id.rpartition(".")
     return call_id, secret
 
 
 def is_call_id(text: str) -> bool:
-    """Return True if a text can be the id of a call. Some stores cannot even look for other texts."""
+    """Return True if a text can be a call id. Some stores cannot even look up other texts."""
     return _CALL_ID.fullmatch(text) is not None
 
 
 Parking = Callable[["CallContent", CallEntry, "Pause", float], None]
-"""Changes a call that has just been parked."""
+"""Changes a call right after it is parked."""
 Tell = Callable[[], None]
-"""Tells the author's functions of a change, once it is stored."""
+"""Tells the author's functions about a change, after the change is stored."""
 ChangeCall = Callable[[Callable[[CallEntry, "CallContent", float], Any]], Awaitable[Any]]
-"""Changes a stored call by a function, which may raise `CallNotChanged`, and returns its result."""
+"""Applies a function to a stored call and returns its result. The function may raise `CallNotChanged`."""
 
 
 class Pause(NamedTuple):
-    """Journal of a task that waits, and the questions, times and signals for which it waits."""
+    """The journal of a parked task, and the questions, times and signals that the task waits for."""
 
     journal: str
     """The journal, as base64url."""
     questions: Mapping[str, tuple[Any, str]]
-    """The open questions as the client sees them, and their pins, by their names."""
+    """The open questions in wire form with their pins, by question name."""
     until: float | None
-    """The time at which the task goes on by itself."""
+    """The time at which the task continues even if nothing else happens."""
     signals: Sequence[str]
     looks: int = 0
-    """The number of times in a row that legs have looked at a page."""
+    """The number of consecutive legs that have checked a page."""
     attempt: int = 1
-    """The number of the next attempt at the body."""
+    """The number of the next attempt to run the body."""
     for_model: Collection[str] = ()
     """The names of the questions that a model may answer."""
     needs_client: bool = False
-    """True if the leg needed a request of its client, and had none."""
+    """True if the leg needed a request from its client, but did not have one."""
     parkings: Sequence[Parking] = ()
-    """What features add."""
+    """The changes that features make when the call is parked."""
     shared_label: str | None = None
-    """The label of equal calls, which clients of all kinds share while their calls wait for other people only."""
+    """The label that equal calls share across all kinds of clients while they wait only for other people."""
     reply: Callable[[CallEntry, CallContent], dict[str, Any]] | None = None
     """Makes the result for a client that cannot show the questions."""
 
 
 class CallNotChanged(RoundtripError):
-    """An operator cannot change a task so; the text says why, and what to do."""
+    """Error for an operator action that a stored call does not allow. The message says why, and what to do."""
 
 
 def already_ended(entry: CallEntry) -> CallNotChanged:
-    """Return the error of an action on a call that has ended."""
+    """Return the error for an action on a call that has ended."""
     return CallNotChanged(f"it has ended already, and is {entry.state.value}")
 
 
 class CallFeature:
-    """One feature's part in the stored calls of a server. A feature overrides what it needs.
+    """One feature's part in a server's stored calls. A feature overrides the methods that it needs.
 
-    Methods that get an entry change it in a compare-and-set, which runs again if another process was faster. So they
-    change nothing but the call.
+    Methods that get an entry change it in a compare-and-set, which runs again if another process wrote first. They must
+    change only the call.
     """
 
     def prepare(self, end: Suspended | Authored, content: CallContent, call_id: str) -> Parking | None:
-        """Return what parks a call after a leg; the content is the one that the leg has read."""
+        """Return a function that changes the call when it is parked after a leg. `content` is the content that the leg
+        read.
+        """
 
     def bring_forward(self, content: CallContent, entry: CallEntry) -> None:
-        """Let a call that waits be due as soon as the feature has to look at it."""
+        """Make a parked call due by the time at which the feature must check it."""
 
     def look(self, content: CallContent, entry: CallEntry, now: float, *, holder: str) -> Tell | None:
-        """Look at a call that is due, and park it again if no leg has anything to do; None if nothing has changed."""
+        """Check a call that is due, and park it again if there is no work for a leg. Return None if nothing changed."""
 
     def expire(self, content: CallContent, entry: CallEntry, now: float) -> Tell | None:
-        """End what the call waits for, because an operator ends its life."""
+        """End what the call waits for, because an operator expires the call."""
 
     def status(self, content: CallContent) -> str | None:
-        """Return the status message of a call that has none of its own."""
+        """Return the status message for a call that did not set one."""
 
     def reseal(self, content: CallContent, entry: CallEntry) -> None:
-        """Replace what was made with former keys."""
+        """Replace values that were made with former keys."""
 
     def can_remind(self, content: CallContent, now: float) -> bool:
-        """Return True if `remind` has people to remind."""
+        """Return True if `remind` can remind people about the call."""
         return False
 
     async def remind(self, change: ChangeCall) -> None:
-        """Remind people for whom a call waits.
+        """Remind the people for whom a call waits.
 
         Raises:
-            CallNotChanged: There are none, or they cannot be reached.
+            CallNotChanged: The call waits for no such people, or they cannot be reached.
             LedgerDown: The store cannot be used.
         """
 
     async def finish_telling(self) -> None:
-        """Wait until everything that was told on this event loop has ended."""
+        """Wait until the author's functions that were called on this event loop have returned."""
 
     async def stop(self) -> None:
-        """Give up what was told on this event loop, and has not ended after a moment."""
+        """Give the author's functions on this event loop a moment to return, and then cancel them."""
 
 
 class CallSeal:
-    """Cipher of the contents and notes of one service's tasks; without a sealer, they are JSON.
+    """Cipher for one service's task contents and notes. Without a sealer, they are stored as plain JSON.
 
-    Servers may share a store and keys, but only those of one service open its tasks.
+    Servers can share a store and its keys, but only servers of the same service can open a task.
 
     Args:
-        sealer: None if they never leave the memory of this process.
-        hints: The public names of the keys, the one that seals first.
+        sealer: The sealer; None if the tasks stay in this process's memory.
+        hints: The public names of the keys. The first key seals.
         service: The name of the service.
     """
 
@@ -358,27 +370,27 @@ class CallSeal:
         self._sealer = sealer
         self._service = service
         self.hints = hints if sealer is not None else ()
-        """The public names of the keys that open tasks, the one that seals first."""
+        """The public names of the keys that open tasks. The first key also seals."""
         self.hint = next(iter(self.hints), "")
         """The public name of the key that seals."""
 
     def write(self, content: CallContent, call_id: str) -> str:
-        """Return the stored form of a content."""
-        # The values are JSON already, so they need no copies.
+        """Return a task's content in stored form."""
+        # The values are already JSON, so they are not copied.
         values = {key: getattr(content, key) for key in _OWN_KEYS} | content.unread
         for section in (content.origin, content.asked, content.channel, *content.sections.values()):
             if not section.is_empty:
                 values |= {each.name: getattr(section, each.name) for each in fields(section)}
         if not content.channel.leaves_at:
-            # Older builds can go on with calls that leave no client.
+            # Older builds can continue the call if it lacks these keys.
             del values["leaves_at"], values["reply"]
         return self.seal({key: values[key] for key in _KEYS if key in values}, call_id, "content")
 
     def read(self, stored: str, call_id: str) -> CallContent:
-        """Return a stored content.
+        """Return a task's content from its stored form.
 
         Raises:
-            ContentUnreadable: No key of this server opens it, or it has fields that this build does not know.
+            ContentUnreadable: No key of this server opens the content, or it has fields that this build does not know.
         """
         values = self.open(stored, call_id, "content")
         if not values.keys() <= _KEY_NAMES:
@@ -388,30 +400,30 @@ class CallSeal:
         return CallContent(*parts, **own, unread=values)
 
     def seal(self, value: Any, call_id: str, use: str) -> str:
-        """Return the stored form of a JSON value, for one use in one call."""
-        # Sealed text is bound to the service, and other text names it.
+        """Return a JSON value in stored form, sealed for one use in one call."""
+        # A seal binds the text to the service. Without a sealer, the text itself names the service.
         text = json.dumps(value if self._sealer is not None else [self._service, value], separators=(",", ":"))
         return seal_text(self._sealer, text, "task", self._service, call_id, use, hint=f"{self.hint}.")
 
     def notes(self, entry: CallEntry) -> list[Any]:
-        """Return the notes of a task: the revision, the name and the result of each step."""
+        """Return a task's notes. Each note has a step's revision, name and result."""
         return [self.open(note, entry.call_id, "note") for note in entry.notes]
 
     def rewrite_notes(self, entry: CallEntry, notes: Sequence[Any]) -> None:
-        """Replace the notes of a task."""
+        """Replace a task's notes."""
         entry.notes = [self.seal(note, entry.call_id, "note") for note in notes]
         if notes:
             entry.stored_notes = None
 
     def hint_of(self, stored: str) -> str:
-        """Return the public name of the key under which a text is sealed; empty for text that is not sealed."""
+        """Return the public name of the key that sealed a text; empty if the text is not sealed."""
         return stored.removeprefix(SEALED_PREFIX).rpartition(".")[0] if stored.startswith(SEALED_PREFIX) else ""
 
     def open(self, stored: str, call_id: str, use: str) -> Any:
-        """Return a stored value.
+        """Return a JSON value from its stored form.
 
         Raises:
-            ContentUnreadable: No key of this server opens it, or it is another service's.
+            ContentUnreadable: No key of this server opens the value, or the value belongs to another service.
         """
         try:
             value = json.loads(open_text(self._sealer, stored, "task", self._service, call_id, use))

@@ -1,6 +1,7 @@
-"""Desk where a server's tool calls arrive: features serve a client's call around its leg, workers serve stored calls.
+"""The desk where a server's tool calls arrive. Features serve a client's call around its leg; workers serve stored
+calls.
 
-`roundtrip.Server` and servers of other classes are hosts of this desk. None of them knows which features serve calls.
+`roundtrip.Server` and servers of other classes host this desk. They do not know which features serve their calls.
 """
 
 from __future__ import annotations
@@ -26,43 +27,44 @@ if TYPE_CHECKING:
 
 PageHandler = Callable[["Request"], Awaitable["Response"]]
 Proceed = Callable[[], Awaitable["ServedEnd | dict[str, Any]"]]
-"""Serves a call without the features outside of it: returns the end of its leg, or the reply to its client."""
+"""Continues serving a call with the inner features and the leg. Returns the end of the leg, or the reply to the client.
+"""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ClientCall:
-    """Request of a client that begins or resumes a call of a tool."""
+    """A client's request that begins or resumes a tool call."""
 
     name: str
-    """The tool's name, as the client knows it: servers of other classes may rename tools."""
+    """The tool name that the client uses. Servers of other classes may rename tools."""
     record: RequestRecord
     find: Callable[[], AskingFunction]
-    """Returns the tool's function; raises an error of the server if there is no such tool."""
+    """Returns the tool's function. It raises the server's own error if there is no such tool."""
 
 
 class DeskFeature(Protocol):
-    """Feature that serves calls of clients around their legs."""
+    """Feature that serves clients' calls around their legs."""
 
     async def serve(self, call: ClientCall, proceed: Proceed) -> ServedEnd | dict[str, Any]:
-        """Serve one request of a call: by `proceed`, or in place of it.
+        """Serve one request: call `proceed`, or reply without it.
 
         Raises:
-            MCPError: The client gets an error of the protocol.
+            MCPError: The client receives a protocol error.
         """
         ...
 
 
 @dataclass(eq=False, repr=False)
 class CallDesk:
-    """The features that serve the calls of one server's clients."""
+    """The features that serve calls from one server's clients."""
 
     features: list[DeskFeature] = field(default_factory=list[DeskFeature])
-    """The features, the outermost first."""
+    """The features, outermost first."""
     untraced: set[AskingFunction] = field(default_factory=set["AskingFunction"])
-    """Functions whose calls tracers do not see."""
+    """Functions whose calls are hidden from tracers."""
 
     async def serve(self, call: ClientCall, run: Proceed) -> ServedEnd | dict[str, Any]:
-        """Serve one request of a client's call; `run` serves its leg."""
+        """Serve one request from a client. `run` serves the request's leg."""
         for feature in reversed(self.features):
             run = partial(feature.serve, call, run)
         return await run()
@@ -73,13 +75,13 @@ class HostServer(Protocol):
 
     @property
     def has_own_tool_handler(self) -> bool:
-        """Return True if the SDK's handler serves calls of tools."""
+        """Return True if the SDK's handler serves tool calls."""
         ...
 
     def custom_route(
         self, path: str, methods: list[str], *, include_in_schema: bool
     ) -> Callable[[PageHandler], object]:
-        """Add a page beside MCP."""
+        """Add an HTTP page next to the MCP endpoint."""
         ...
 
     def add_tool(
@@ -92,27 +94,27 @@ class HostServer(Protocol):
         annotations: ToolAnnotations,
         structured_output: bool,
     ) -> None:
-        """Register a tool that asks."""
+        """Register a tool that asks questions."""
         ...
 
 
 @dataclass(eq=False, repr=False)
 class ToolHost(ABC):
-    """The tools of one server, as features of calls need them."""
+    """One server's tools, in the form that call features need."""
 
     server: HostServer
     low_level: LowLevelServer[Any]
-    """The SDK's low-level server inside of it."""
+    """The SDK's low-level server inside `server`."""
     legs: LegRunner
-    """Serves the legs of their functions."""
+    """Serves the legs of the tools' functions."""
     desk: CallDesk
 
     @abstractmethod
     def find(self, name: str, version: str | None) -> AskingFunction:
-        """Return the function of a tool, hidden or not.
+        """Return a tool's function, even if the tool is hidden.
 
         Raises:
-            Exception: An error of the server: there is no such tool.
+            Exception: There is no such tool. The error is the server's own.
         """
 
     @abstractmethod
@@ -120,23 +122,23 @@ class ToolHost(ABC):
         """Return True if a stored call of this tool can continue here."""
 
     def is_gated(self, name: str, version: str | None) -> bool:
-        """Return True if each leg of a call needs a request of its client."""
+        """Return True if each leg of a call needs a request from the call's client."""
         return False
 
     @abstractmethod
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
-        """Return True if a request may see a tool, or if there is no such tool here."""
+        """Return True if a request may see a tool, or if the tool does not exist here."""
 
     @abstractmethod
     async def serve_stored(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None
     ) -> ServedEnd:
-        """Serve one leg of a stored call, whose failure is a result.
+        """Serve one leg of a stored call. A tool failure is returned as a result.
 
         Raises:
-            MCPError: The tool raised an error of the protocol.
+            MCPError: The tool raised a protocol error.
         """
 
     def stamp(self) -> dict[str, Any]:
-        """Return the metadata that results have."""
+        """Return the metadata that every result has."""
         return {SERVER_INFO_META_KEY: self.low_level.server_info_stamp}

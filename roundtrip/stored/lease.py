@@ -1,4 +1,4 @@
-"""Lease of a worker on a stored call, which is the claim of the leg that it serves."""
+"""A worker's lease on a stored call, which serves as the claim of the leg that it runs."""
 
 import logging
 from collections.abc import Callable
@@ -19,35 +19,36 @@ from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, ContentUnreadable
 
 logger = logging.getLogger("roundtrip")
-# Limited, as a store that is down is tried again and again by each leg.
+# Limited because each leg keeps retrying while the store is down.
 _LOG: Final = LimitedLog(logger)
 
 _PAUSES: Final = (0.1, 0.5, 1.0, 2.0)
-"""Pauses between attempts to write to a store that cannot be used; the last one comes again and again."""
-# Not `Final`: read at each use, as tests set shorter times.
+"""The pauses between attempts to write to an unusable store. The last pause repeats."""
+# Not `Final`: read at each use because tests shorten it.
 END_SECONDS = 600.0
-"""Time for which a worker tries to store how a leg has ended, even after its lease: no other worker knows it."""
+"""How long a worker tries to store how a leg ended, even after its lease has ended: no other worker knows the outcome.
+"""
 _LOOK_SECONDS: Final = 0.05
-"""Time between an announcement and the look that it causes."""
+"""The delay between a change announcement and the check that it triggers."""
 _MESSAGE_SECONDS: Final = 0.5
-"""Least time between two writes of a status message."""
+"""The minimum time between two writes of a status message."""
 
 
 def _lease_of(entry: CallEntry) -> float:
-    """Return the time after which a task of a silent worker goes on, or is lost.
+    """Return how long a worker may be silent before its task continues elsewhere or is lost.
 
-    No other worker can continue a body that must not begin twice. So its worker has time to store how it has ended.
+    No other worker can continue a body that must not begin twice. So its worker gets extra time to store the outcome.
     """
     return lease_seconds() + (END_SECONDS if entry.runs_once and entry.has_begun else 0.0)
 
 
 class CallLease(Lease):
-    """Lease of a worker on a task.
+    """A worker's lease on a task.
 
     Args:
         book: The tasks.
-        entry: The task, as it was claimed.
-        now: The time of the store's clock then.
+        entry: The task as it was claimed.
+        now: The time on the store's clock when the task was claimed.
     """
 
     def __init__(self, book: CallBook, entry: CallEntry, now: float) -> None:
@@ -57,18 +58,18 @@ class CallLease(Lease):
         self._ahead = now - anyio.current_time()
         self.call_id = entry.call_id
         self.entry = entry
-        """The task, as it was claimed."""
+        """The task as it was claimed."""
         self.noted = [NotedValue(*book.seal.open(note, entry.call_id, "note")) for note in entry.notes]
         self._message_at = -_MESSAGE_SECONDS
         self.message: str | None = None
-        """The last status message of this leg."""
+        """The leg's latest status message."""
 
     def clock(self) -> float:
-        """Return the time of the store's clock, which was not earlier when the task was found to be due."""
+        """Return the time on the store's clock. It is never earlier than the time at which the task was found due."""
         return anyio.current_time() + self._ahead
 
     async def start_body(self) -> None:
-        """Store that a body begins that must not begin twice."""
+        """Store that the body has begun, if it must not begin twice."""
 
         def begin(entry: CallEntry, now: float) -> None:
             entry.has_begun = True
@@ -78,13 +79,13 @@ class CallLease(Lease):
             await self.write(begin)
 
     async def note(self, noted: NotedValue) -> None:
-        """Store the result of a step."""
+        """Store a step's result."""
         text = self._book.seal.seal([noted.revision, noted.key, noted.value], self.call_id, "note")
 
         await self.write(lambda entry, now: entry.note(text, now, lease=_lease_of(entry)))
 
     def drop_results(self, entry: CallEntry) -> None:
-        """Keep only the names of the steps since the task was last parked: no leg needs their results."""
+        """Keep only the names of the steps since the task was last parked. No leg needs their results."""
         seal = self._book.seal
         seal.rewrite_notes(entry, [(revision, key, None) for revision, key, _ in seal.notes(entry)])
 
@@ -93,7 +94,7 @@ class CallLease(Lease):
         await self.write(lambda entry, now: entry.renew(now, lease=_lease_of(entry)))
 
     async def say(self, message: str) -> None:
-        """Set the status message. Quick successions of messages are written once."""
+        """Set the status message. Quick successive messages are combined into one write."""
         self.message = message
         now = anyio.current_time()
         if now - self._message_at >= _MESSAGE_SECONDS:
@@ -108,12 +109,13 @@ class CallLease(Lease):
     async def write_content(
         self, event: StoredEvent | None, work: Callable[[CallContent, CallEntry, float], None], *, patience: float = 0.0
     ) -> None:
-        """Apply an event of the worker, if one is given, and change the content, with the status message.
+        """Apply a worker's event if there is one, and change the content. The latest status message is stored with the
+        content.
 
         Args:
             event: The event.
             work: Changes the content.
-            patience: As for `write`.
+            patience: See `write`.
         """
 
         def write(entry: CallEntry, now: float) -> None:
@@ -128,14 +130,15 @@ class CallLease(Lease):
         await self.write(write, patience=patience)
 
     async def write(self, work: Callable[[CallEntry, float], None], *, patience: float = 0.0) -> None:
-        """Change the task as the holder of the lease; also after its end, if no other worker has claimed the task.
+        """Change the task as the lease holder. This works even after the lease has ended, until another worker claims
+        the task.
 
         Args:
             work: Changes the task.
-            patience: Seconds for which a store that cannot be used is tried, if they are more than those of the lease.
+            patience: The seconds for which to retry while the store cannot be used, if that is longer than the lease.
 
         Raises:
-            CallTakenOver: The lease is lost, or the task cannot be read or written: then another worker goes on behind
+            CallTakenOver: The lease is lost, or the task cannot be read or written. Another worker then continues from
                 what is stored.
         """
         await self.write_held(partial(self._changed, self._fenced(work), patience))
@@ -150,7 +153,7 @@ class CallLease(Lease):
         return fenced
 
     async def _changed(self, work: Callable[[CallEntry, float], bool], patience: float) -> bool:
-        """Change the task, and try again for a while if the store cannot be used; return True on success."""
+        """Change the task, and retry for a while if the store cannot be used. Return True on success."""
         ends = max(self._confirmed_at + lease_seconds(), anyio.current_time() + patience)
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             try:
@@ -171,7 +174,7 @@ class CallLease(Lease):
         return False
 
     async def give_up(self) -> None:
-        """Release the lease before the leg has ended, so that another worker continues at once."""
+        """Release the lease before the leg ends, so that another worker continues at once."""
         try:
             await self._change_once(self._fenced(CallEntry.give_up))
         except LedgerDown as error:
@@ -181,9 +184,9 @@ class CallLease(Lease):
         return await self._book.change(self.call_id, work, seen=self._seen) or False
 
     def look_soon(self) -> None:
-        """Look soon if the lease is still held, in an asyncio task of its own, and end the leg otherwise.
+        """Start an asyncio task that soon checks the lease, and ends the leg if the lease is lost.
 
-        The store announces this worker's own writes, too, so several announcements cause one look.
+        The store also announces this worker's own writes. So several announcements trigger only one check.
         """
         self.begin_soon(self._look, after=_LOOK_SECONDS)
 

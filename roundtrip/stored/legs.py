@@ -1,4 +1,4 @@
-"""Provide the leg of a task: a request that no client has sent."""
+"""A task's leg: it stands in for a client's request."""
 
 from __future__ import annotations
 
@@ -29,46 +29,50 @@ from roundtrip.stored.lease import CallLease
 from roundtrip.stored.model_answers import names_for_model
 
 _PAGE_SECONDS: Final = 2.0
-"""Time until the first look at a page that a user is visiting."""
+"""The delay before the first check of a page that a user is visiting."""
 _PAGE_GROWTH: Final = 1.1
-"""Growth of that time with each look, as users may never come back. So a look comes about 10 % later than it could."""
+"""The factor by which the delay grows after each check, because users may never come back. A delay is then about 10 %
+of the time since the user left.
+"""
 _MAX_PAGE_SECONDS: Final = 60.0
 _MAX_LOOKS: Final = 100
 _ANSWER: Final[TypeAdapter[InputResponse]] = TypeAdapter(InputResponse)
 
-# Names of computed values, which no question or step can have.
+# Prefixes for names of computed values. No question or step can have such a name.
 _UNTIL: Final = "~~until-"
 _RECEIVED: Final = "~~received-"
 _SLEEP: Final = "~sleep-"
 
 
 class TaskInfo:
-    """Task of a running body: `ctx.task`."""
+    """The task in which a body runs: `ctx.task`."""
 
     def __init__(self, task_id: str, say: Callable[[str], Awaitable[None]]) -> None:
         self._say = say
         self.id = task_id
-        """The id by which the client knows the task."""
+        """The task id that the client uses."""
 
     async def status(self, message: str) -> None:
-        """Set the message that clients see with the status of the task. Quick changes are written once."""
+        """Set the message that clients see with the task's status. Quick successive messages are combined into one
+        write.
+        """
         await self._say(message)
 
 
 @dataclass(eq=False, repr=False)
 class WorkerLeg:
-    """One leg of a task, with everything that a request would have brought."""
+    """One leg of a task, with everything that a leg otherwise takes from its request."""
 
     content: CallContent
     journal: Journal
     claim: CallLease
     pinner: Pinner
     request: ServerRequestContext[Any, Any] | None = None
-    """The request of the client that runs the leg, if one does."""
+    """The client's request that runs the leg; None if a worker runs the leg without a request."""
     written: Journal | None = field(default=None, init=False)
-    """The journal with which the leg ends."""
+    """The journal at the end of the leg."""
     retry_seconds: float | None = field(default=None, init=False)
-    """The time after which its body, which has failed, is tried again."""
+    """The delay before the failed body is tried again; None if it is not tried again."""
 
     def __post_init__(self) -> None:
         claim, entry, origin, asked = self.claim, self.claim.entry, self.content.origin, self.content.asked
@@ -78,21 +82,21 @@ class WorkerLeg:
         self.responses: Mapping[str, InputResponse | None] = {
             name: _parsed(answer) for name, answer in asked.answers.items()
         }
-        """The answers since it was last parked; None for a malformed one."""
+        """The answers since the task was last parked, by question name; None for a malformed answer."""
         self.info = TaskInfo(self.content.id_of(claim.call_id), claim.say)
 
     def begin_waits(self, caller: str, computed: ComputedValues) -> BodyWaits:
-        """Begin the waits of a run of the body."""
+        """Begin the waits for one run of the body."""
         del caller
         return BodyWaits(computed, self.content.signals, self.clock)
 
     def limits(self, now: float) -> Limits:
-        """Return the time limits of the leg: those of tokens do not count."""
+        """Return the leg's time limits. The limits for tokens do not apply."""
         left = max(1.0, self.expires - now)
         return Limits(ttl=left, max_age=left)
 
     def call(self) -> Call:
-        """Return the call as it was when the task was parked, or when it was created."""
+        """Return the call as it was when the task was parked or created."""
         journal = self.journal
         if self.content.is_fresh:
             return Call(journal.call_id, leg=journal.leg, round=journal.round, state=State.RESOLVING)
@@ -102,9 +106,9 @@ class WorkerLeg:
         """Return what the task waits for after the leg.
 
         Args:
-            end: The end of the leg.
-            journal: Its journal, as base64url.
-            now: The time.
+            end: How the leg ended.
+            journal: The leg's journal, as base64url.
+            now: The current time.
         """
         questions: dict[str, tuple[Any, str]]
         times: list[float] = []
@@ -128,7 +132,7 @@ class WorkerLeg:
             times.append(now + self.retry_seconds)
             attempt = self.content.attempt + 1
         elif self.content.is_continued:
-            # Nothing else that a body does ends a leg so.
+            # If the leg waits for nothing else, it ended because the body needs a request from the client.
             waits_for_others = isinstance(end, Suspended) and bool(end.external)
             needs_client = not (questions or times or signals or waits_for_others)
         return Pause(
@@ -144,25 +148,25 @@ class WorkerLeg:
 
 
 def _is_visited(waiting: PendingQuestion) -> bool:
-    """Return True if the user agreed to visit a page, and its `done` decides if the user has finished."""
+    """Return True if the user agreed to visit a page whose `done` decides when the user has finished."""
     question = waiting.question
     return waiting.consented and isinstance(question, UrlQuestion) and question.done is not None
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class BodyWaits:
-    """Waits of one run of a body. The call keeps the time at which each ends, and the signals that the body got."""
+    """The waits in one run of a body. The call remembers when each wait ends, and which signals the body received."""
 
     computed: ComputedValues
     signals: Mapping[str, Any]
-    """The payloads of the signals that have come."""
+    """The payloads of the signals that have arrived, by signal name."""
     clock: Callable[[], float]
     _sleeps: int = 0
     _is_sleeping: bool = False
-    """True if a sleep without a name is pending."""
+    """True while a sleep without a name is pending."""
 
     def sleep(self, seconds: float, name: str | None) -> Wait | None:
-        """Return the rest of a sleep; None if its time is over.
+        """Return the wait for the rest of a sleep; None if the sleep has ended.
 
         Raises:
             BodyMistake: Another sleep without a name is pending.
@@ -180,10 +184,10 @@ class BodyWaits:
         return Wait(until)
 
     def receive(self, name: str, seconds: float | None) -> Wait | list[Any]:
-        """Return the payload of a signal, alone in a list, or the wait for it.
+        """Return the signal's payload in a one-item list, or the wait for the signal.
 
         Raises:
-            TimeoutError: It did not come in time.
+            TimeoutError: The signal did not arrive in time.
         """
         until = None if seconds is None else self._until(name, seconds)
         values, key = self.computed.values, f"{_RECEIVED}{name}"
@@ -191,7 +195,7 @@ class BodyWaits:
             if name in self.signals:
                 self.computed.fix(key, [self.signals[name]])
             elif until is not None and self.clock() >= until:
-                # A signal that comes later changes nothing.
+                # Record the timeout, so that a later signal changes nothing.
                 self.computed.fix(key, [])
             else:
                 return Wait(until, name)
@@ -200,7 +204,7 @@ class BodyWaits:
         return values[key].value
 
     def _until(self, name: str, seconds: float) -> float:
-        """Return the time at which a wait ends, as it was when the wait began."""
+        """Return the time at which a wait ends. The time is fixed when the wait begins."""
         key = f"{_UNTIL}{name}"
         if key not in self.computed.values:
             self.computed.fix(key, self.clock() + seconds)
@@ -208,11 +212,11 @@ class BodyWaits:
 
 
 def record_of(leg: WorkerLeg, lifespan: Any) -> RequestRecord:
-    """Return the record of the request of a task's leg.
+    """Return a request record for a task's leg.
 
     Args:
         leg: The leg.
-        lifespan: The state that the server's lifespan has yielded.
+        lifespan: The state that the server's lifespan yielded.
     """
     content = leg.content
     connection = Connection.from_envelope(content.origin.protocol, None, content.origin.capabilities)
@@ -237,7 +241,7 @@ def record_of(leg: WorkerLeg, lifespan: Any) -> RequestRecord:
 
 
 class _NoClient(RequestChannel):
-    """Channel to a client that is not there. Progress becomes the status message of the task."""
+    """Channel for a leg without a client. Progress reports become the task's status message."""
 
     def __init__(self, say: Callable[[str], Awaitable[None]]) -> None:
         super().__init__(TransportContext(kind="task", can_send_request=False), cast("Any", None), None)

@@ -1,6 +1,6 @@
-"""Read the answers that a model gives to the questions of a call which it may answer.
+"""A model's answers to the questions of a call.
 
-Which ones these are was stored when they were asked. Nothing that a client sends adds to them.
+The questions that a model may answer are stored when they are asked. Nothing that a client sends later adds to them.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ if TYPE_CHECKING:
     from roundtrip.engine.leg import Suspended
 
 _VALUE: Final = "value"
-"""The field of a form for a single value."""
+"""The only field of a form that asks for a single value."""
 _MAX_SHOWN_CHARS: Final = 80
 
 
 class AnswersRefused(Exception):
-    """A question is not one that a model may answer now."""
+    """Error for an answer to a question that a model may not answer now."""
 
 
 class AnswersInvalid(Exception):
-    """An answer does not fit its question; the message names the question, the field and the rule."""
+    """Error for an answer that does not fit its question. The message names the question, the field and the rule."""
 
 
 def names_for_model(end: Suspended) -> frozenset[str]:
-    """Return the names of the questions of a leg that a model may answer."""
+    """Return the names of a leg's questions that a model may answer."""
     named = end.questions.items() if end.channel == "model" else ()
     return frozenset(name for name, waiting in named if waiting.question.is_for_anyone)
 
 
 def answer_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema of an answer to a form: of a single value, that of the value."""
+    """Return the schema for an answer to a form. If the form asks for a single value, this is the value's schema."""
     return schema["properties"][_VALUE] if _is_single(schema) else schema
 
 
 def read_answers(content: CallContent, answers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return answers of a model as results of `elicitation/create`, by the keys of their questions.
+    """Return a model's answers as `elicitation/create` results, by wire key.
 
-    An answer is the value for a form of a single value, an object of the fields for other forms, or None to decline.
-    Models write a single value in an object, too, so that is read as well: no field of a form holds an object.
+    An answer is None to decline, the value itself for a form with a single value, and an object for other forms. Models
+    also wrap a single value in an object. Such an object is accepted, because no form field can contain an object.
 
     Args:
-        content: The call.
-        answers: The answers by the keys of their questions, as the client sent them.
+        content: The call's content.
+        answers: The answers by wire key, as the client sent them.
 
     Raises:
-        AnswersRefused: One of the questions is not open, or not for a model.
-        AnswersInvalid: An answer does not fit its form. Then none of them counts.
+        AnswersRefused: A question is not open, or a model may not answer it.
+        AnswersInvalid: An answer does not fit its form. All answers are then rejected.
     """
     if not answers or any(key not in content.asked.for_model or key not in content.asked.questions for key in answers):
         raise AnswersRefused
@@ -63,15 +63,15 @@ def _is_single(schema: Mapping[str, Any]) -> bool:
 
 
 def read_answer(key: str, params: Mapping[str, Any], answer: Any) -> dict[str, Any]:
-    """Return an answer to a form as a result of `elicitation/create`; see `read_answers`.
+    """Return an answer to a form as an `elicitation/create` result; see `read_answers`.
 
     Args:
-        key: The key of the question.
-        params: The parameters of its request.
+        key: The question's wire key.
+        params: The parameters of the question's request.
         answer: The answer.
 
     Raises:
-        AnswersInvalid: It does not fit the form.
+        AnswersInvalid: The answer does not fit the form.
     """
     if answer is None:
         return {"action": "decline"}
@@ -93,7 +93,7 @@ def _mistakes(fields: Mapping[str, FormField], values: Mapping[str, Any]) -> Ite
         if name not in fields:
             yield f"field {_shown(name)}: there is no such field"
     for name, field in fields.items():
-        # Models write null for an optional field that they leave out.
+        # Models send null for an optional field that they leave out.
         value = values.get(name)
         try:
             if value is not None:

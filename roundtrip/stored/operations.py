@@ -1,6 +1,6 @@
-"""Provide the operations on stored tasks that are an operator's, and not a client's, and log them with their outcome.
+"""Operator actions on stored tasks, and their log. Clients cannot do these actions.
 
-The commands and the pages of operators change stored calls only by `LoggedOperations`.
+Operator commands and pages change stored calls only through `LoggedOperations`.
 """
 
 from __future__ import annotations
@@ -38,34 +38,36 @@ _NOT_OWN: Final = "it is another service's, or no key of this server opens it; n
 _TIME_IS_OVER: Final = "The time of this call is over: an operator of the server has ended it."
 _UNKNOWN: Final = "it was interrupted, or the store could not be used; look at the call to see if it was done"
 _UNFIT: Final = "the answer does not fit its question"
-"""Logged in place of the rule, which may have values: the choices of a form may be known to its user only."""
+"""Logged instead of the violated rule. A rule can contain form choices that only the user may know."""
 _EVENTS: Final[tuple[OperatorAction, ...]] = ("cancel", "retry", "expire")
-"""Actions that are events of the machine of tasks, with the same names."""
+"""The actions whose names are also events of the task state machine."""
 
 
 class AnswerUnfit(CallNotChanged):
-    """An answer does not fit its question; the text names the field and the rule, and may have choices of the form."""
+    """Error for an answer that does not fit its question. The message names the field and the rule, and may list form
+    choices.
+    """
 
 
 class Backlog(NamedTuple):
-    """Counts of the tasks in a store, or in the first part of it."""
+    """Task counts for a store. They may cover only the first tasks; see `is_whole`."""
 
     states: Mapping[str, int]
     keys: Mapping[str, int]
-    """The number of tasks by the public names of the keys under which they are sealed."""
+    """The number of tasks sealed with each key, by public key name."""
     overdue: int
-    """The tasks that have been due for a minute, so that no worker seems to run."""
+    """The number of tasks that have been due for over a minute. Such tasks suggest that no worker is running."""
     is_whole: bool
 
 
 class CallOperations:
-    """Operations on the tasks of a server."""
+    """Operator actions on a server's tasks, without the log."""
 
     def __init__(self, book: CallBook) -> None:
         self._book = book
 
     async def find(self, text: str) -> str | None:
-        """Return the call that a text names: by its id or its task's, by the unique start of one, or as `last`."""
+        """Return the call for a call id, a task id, a unique id prefix, or the word `last`."""
         if text == "last":
             newest = await self._book.store.list(limit=1)
             return newest[0].call_id if newest else None
@@ -80,12 +82,12 @@ class CallOperations:
         return fits[0] if len(fits) == 1 else None
 
     async def tool_of(self, call_id: str) -> str | None:
-        """Return the name of a stored call's tool; None if there is no such call."""
+        """Return the tool name of a stored call; None if there is no such call."""
         entry = (await self._book.store.load(call_id))[0] if is_call_id(call_id) else None
         return None if entry is None else entry.tool
 
     def possible(self, entry: CallEntry, content: CallContent, now: float) -> list[OperatorAction]:
-        """Return the actions that a call allows now."""
+        """Return the actions that the call allows now."""
         targets = TASK_MACHINE.targets
         found: list[OperatorAction] = [each for each in _EVENTS if (entry.state, StoredEvent(each)) in targets]
         if not entry.has_ended and any(feature.can_remind(content, now) for feature in self._book.features):
@@ -98,7 +100,7 @@ class CallOperations:
         """Cancel a task.
 
         Raises:
-            CallNotChanged: There is no such task, it is another service's, or it has ended.
+            CallNotChanged: There is no such task, the task belongs to another service, or it has ended.
             LedgerDown: The store cannot be used.
         """
 
@@ -109,15 +111,15 @@ class CallOperations:
         await self._change(call_id, cancel)
 
     async def retry(self, call_id: str, *, even_once: bool) -> None:
-        """Let a worker continue a lost task behind its stored steps.
+        """Let a worker continue a lost task from its stored steps.
 
         Args:
             call_id: The call.
-            even_once: True to let a body begin again that must not begin twice.
+            even_once: True to run the body again even if it must not run twice.
 
         Raises:
-            CallNotChanged: There is no such task, it is another service's, it is not lost, or its body must not begin
-                twice.
+            CallNotChanged: There is no such task, the task belongs to another service, it is not lost, or its body must
+                not run twice.
             LedgerDown: The store cannot be used.
         """
 
@@ -133,14 +135,14 @@ class CallOperations:
         await self._change(call_id, retry)
 
     async def expire(self, call_id: str) -> None:
-        """End the life of a task now, and what it waits for.
+        """Expire a task now, and end what it waits for.
 
-        Its client gets what an expired task gives: the store forgets it. Two kinds stay until their own time, as
-        failed, because their clients may repeat the request that began them, which must find them: those whose body
-        must not begin twice, and calls that their clients continue by a handle.
+        The store forgets the task, and the client sees an expired task. Two kinds of calls stay in the store as failed
+        until their own expiry: calls whose body must not run twice, and calls that their client continues by a handle.
+        Their clients may repeat the first request, which must find the call.
 
         Raises:
-            CallNotChanged: There is no such task, it is another service's, or it has ended.
+            CallNotChanged: There is no such task, the task belongs to another service, or it has ended.
             LedgerDown: The store cannot be used.
         """
 
@@ -162,25 +164,26 @@ class CallOperations:
             await feature.finish_telling()
 
     async def remind(self, call_id: str) -> None:
-        """Remind the people for whom a call waits, in this process.
+        """Remind the people for whom a call waits. This process sends the reminders.
 
         Raises:
-            CallNotChanged: There is no such task, it is another service's, it waits for no such people, or they cannot
-                be reached.
+            CallNotChanged: There is no such task, the task belongs to another service, the call waits for no such
+                people, or they cannot be reached.
             LedgerDown: The store cannot be used.
         """
         for feature in self._book.features:
             await feature.remind(partial(self._change, call_id))
 
     async def open_form(self, call_id: str, key: str) -> Mapping[str, Any]:
-        """Return the schema of the form of an open question.
+        """Return the form schema of an open question.
 
         Args:
             call_id: The call.
-            key: The key or the name of the question.
+            key: The question's wire key or name.
 
         Raises:
-            CallNotChanged: There is no such task or question, it is another service's, or it has no form.
+            CallNotChanged: There is no such task or question, the task belongs to another service, or the question has
+                no form.
             LedgerDown: The store cannot be used.
         """
 
@@ -190,16 +193,17 @@ class CallOperations:
         return await self._change(call_id, find)
 
     async def answer(self, call_id: str, key: str, response: Mapping[str, Any]) -> str:
-        """Store the answer of a test user to an open question, and return the name of the question.
+        """Store a test user's answer to an open question, and return the question's name.
 
         Args:
             call_id: The call.
-            key: The key or the name of the question.
-            response: The answer, as a result of `elicitation/create`.
+            key: The question's wire key or name.
+            response: The answer, as an `elicitation/create` result.
 
         Raises:
-            AnswerUnfit: The answer does not fit the form of the question.
-            CallNotChanged: There is no such task or question, it is another service's, or it has no form.
+            AnswerUnfit: The answer does not fit the question's form.
+            CallNotChanged: There is no such task or question, the task belongs to another service, or the question has
+                no form.
             LedgerDown: The store cannot be used.
         """
 
@@ -212,7 +216,7 @@ class CallOperations:
         return await self._change(call_id, answer)
 
     async def _change(self, call_id: str, work: Callable[[CallEntry, CallContent, float], T]) -> T:
-        """Change a task that this server can read, by a function that may raise `CallNotChanged`."""
+        """Apply a function to a task that this server can read. The function may raise `CallNotChanged`."""
 
         def change(entry: CallEntry, now: float) -> tuple[T]:
             try:
@@ -221,14 +225,14 @@ class CallOperations:
                 raise CallNotChanged(_NOT_OWN) from None
             return (work(entry, content, now),)
 
-        # Some stores cannot even look for other texts.
+        # Some stores cannot even look up other texts.
         changed = await self._book.change(call_id, change) if is_call_id(call_id) else None
         if changed is None:
             raise CallNotChanged("there is no such task; `roundtrip calls stored` lists them")
         return changed[0]
 
     async def scan(self) -> AsyncGenerator[CallEntry]:
-        """Yield all tasks, in the order of their calls."""
+        """Yield all tasks, ordered by call id."""
         after = ""
         while page := await self._book.store.scan(after=after, limit=_PAGE):
             for entry in page:
@@ -236,10 +240,10 @@ class CallOperations:
             after = page[-1].call_id
 
     async def renew_key(self, entry: CallEntry) -> bool:
-        """Seal a task with the newest key, unless it is; return True if it was not.
+        """Seal a task with the newest key. Return False if the task was already sealed with it.
 
         Raises:
-            ContentUnreadable: No key of this server opens it.
+            ContentUnreadable: No key of this server opens the task.
             LedgerDown: The store cannot be used.
         """
         seal = self._book.seal
@@ -255,7 +259,7 @@ class CallOperations:
         return await self._book.change(entry.call_id, renew) or False
 
     async def backlog(self, *, limit: int) -> Backlog:
-        """Return what the store has, from at most `limit` tasks."""
+        """Count the tasks in the store, up to `limit` tasks."""
         states, keys, seen = Counter[str](), Counter[str](), 0
         async for entry in self.scan():
             if seen == limit:
@@ -275,10 +279,10 @@ class CallOperations:
 
 
 class LoggedOperations:
-    """Operations of one operator on the tasks of a server. An action that cannot be logged is not done.
+    """One operator's actions on a server's tasks. An action that cannot be logged is not performed.
 
     Args:
-        operations: The operations.
+        operations: The actions themselves.
         log: The operator log.
     """
 
@@ -289,15 +293,15 @@ class LoggedOperations:
     async def act(
         self, call_id: str, action: Literal["cancel", "retry", "expire", "remind"], *, even_once: bool = False
     ) -> None:
-        """Act on a call.
+        """Perform and log an action on a call.
 
         Args:
             call_id: The call.
             action: The action.
-            even_once: For `retry`, True to let a body begin again that must not begin twice.
+            even_once: For `retry`, True to run the body again even if it must not run twice.
 
         Raises:
-            CallNotChanged: The call does not allow it.
+            CallNotChanged: The call does not allow the action.
             OperatorLogUnwritable: The operator log cannot be written.
             LedgerDown: The store cannot be used.
         """
@@ -310,7 +314,7 @@ class LoggedOperations:
         await self._logged(call_id, action, acts[action])
 
     async def answer(self, call_id: str, key: str, response: Mapping[str, Any]) -> None:
-        """Store the answer of a test user to an open question; see `CallOperations.answer`, and `answer_made`."""
+        """Store and log a test user's answer to an open question; see `CallOperations.answer` and `answer_made`."""
 
         async def make() -> Mapping[str, Any]:
             return response
@@ -318,11 +322,11 @@ class LoggedOperations:
         await self.answer_made(call_id, key, make)
 
     async def answer_made(self, call_id: str, key: str, make: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
-        """Make and store the answer of a test user; the log has an answer that cannot be made, too.
+        """Make, store and log a test user's answer. If the answer cannot be made, the log records that.
 
         Raises:
-            AnswerUnfit: The answer does not fit the form of the question.
-            CallNotChanged: The call does not allow it.
+            AnswerUnfit: The answer does not fit the question's form.
+            CallNotChanged: The call does not allow the answer.
             OperatorLogUnwritable: The operator log cannot be written.
             LedgerDown: The store cannot be used.
         """
@@ -352,10 +356,10 @@ def _is_form(asked: Mapping[str, Any]) -> bool:
 
 
 def _open_question(entry: CallEntry, content: CallContent, key: str) -> str:
-    """Return the key of an open question with a form, by its key or name.
+    """Return the wire key of an open question that has a form. The question is given by wire key or name.
 
     Raises:
-        CallNotChanged: There is none.
+        CallNotChanged: The call has ended, or has no such question with a form.
     """
     if entry.has_ended:
         raise already_ended(entry)
@@ -372,10 +376,10 @@ def _open_question(entry: CallEntry, content: CallContent, key: str) -> str:
 
 
 def _checked(key: str, params: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an answer as a client sends it.
+    """Return an answer in wire form.
 
     Raises:
-        AnswerUnfit: It does not fit the form.
+        AnswerUnfit: The answer does not fit the form.
     """
     action, content = response.get("action"), response.get("content")
     if action in ("decline", "cancel"):

@@ -1,12 +1,13 @@
-"""Run legs of stored calls in the process that received a request, and for this request.
+"""Legs of stored calls that run in the process that received a request, as part of that request.
 
-`task=after(seconds)` runs the body of a call there, and stores the call as a task only if it must wait. The body runs
-as a leg of a task from its beginning, because it cannot move when its request ends. Until the call becomes a task, the
-lease on it and the results of its steps are in memory only.
+`task=after(seconds)` runs a call's body in that process, and stores the call as a task only if it must wait. The body
+cannot move when its request ends, so it runs as a task's leg from the beginning. Until the call becomes a task, its
+lease and step results are only in memory.
 
-Other legs need their client: its headers, its access token. A leg that an answer on a page has started has no request.
-A body that asks for a part of it ends the leg, and the call waits until its client sends a request for it. Then that
-request runs the leg. A tool with a visibility gate waits so before each leg, because its gate needs a request.
+Other legs need something from their client, such as headers or an access token. A leg started by an answer on a page
+has no request. If the body then reads part of a request, the leg ends, and the call waits for a request from its
+client. That request runs the next leg. A tool with a visibility gate waits in the same way before each leg, because the
+gate needs a request.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from roundtrip.stored.worker import CallWorker
 
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 _RETRY_SECONDS: Final = 1.0
-"""Time between two attempts to store a call while its body runs."""
+"""The interval between attempts to store a call while its body runs."""
 
 
 class _LocalClaim(CallLease):
@@ -49,7 +50,8 @@ class _LocalClaim(CallLease):
         self._lock = asyncio.Lock()
 
     async def publish(self) -> StoredView | None:
-        """Store the call as a task, and return it; or the task that it has already. None if the call has ended.
+        """Store the call as a task and return that task, or the task that the call already has. None if the call has
+        ended.
 
         Raises:
             LedgerDown: The store cannot be used.
@@ -58,7 +60,7 @@ class _LocalClaim(CallLease):
             entry = self.entry
             if entry.has_ended:
                 return None
-            # All instances compare times with the clock of the store.
+            # All instances compare times by the store's clock.
             existing, now = await self._book.store.load(self.call_id)
             entry.shift(now - self.clock())
             if existing is None:
@@ -70,12 +72,14 @@ class _LocalClaim(CallLease):
                 entry.stored_notes = len(entry.notes)
                 self._seen.saw(entry, now)
                 return StoredView(entry, self._book.seal.read(entry.content, self.call_id))
-        # Another instance was faster, with a copy of the request.
+        # Another instance received a copy of the request, and stored its task first.
         self.lose()
         return await self._book.view(self.call_id)
 
     async def _replace(self, stored: CallEntry, now: float) -> bool:
-        """Write the call over the task that an earlier attempt has stored, although its answer was lost."""
+        """Overwrite the task from an earlier attempt to store the call. The store wrote that task, but its reply was
+        lost.
+        """
         entry, seal = self.entry, self._book.seal
         content = seal.read(entry.content, self.call_id)
         content.take_signals(seal.read(stored.content, self.call_id).signals, entry, now)
@@ -97,14 +101,14 @@ class _LocalClaim(CallLease):
 async def run_in_foreground(
     engine: CallWorker, book: CallBook, entry: CallEntry, content: CallContent, journal: Journal, *, seconds: float
 ) -> dict[str, Any] | StoredView:
-    """Run a body for some seconds, and return its result; or the task of its call, if it needs more time or an answer.
+    """Run a body for some seconds. Return its result, or the call's task if the body needs more time or an answer.
 
     Returns:
-        The result as the protocol writes it, or the task.
+        The result in wire form, or the task.
 
     Raises:
         MCPError: The tool raised a protocol error.
-        LedgerDown: The call must wait, and the store cannot be used.
+        LedgerDown: The call must wait, but the store cannot be used.
     """
     now = book.clock()
     entry.claim(engine.holder, now, lease=lease_seconds())
@@ -115,7 +119,7 @@ async def run_in_foreground(
         await asyncio.wait([work], timeout=seconds)
         while True:
             if not entry.has_ended:
-                # Not ended with the request: the store may have the task already.
+                # Storing continues when the request ends, because the store may already have the task.
                 publishing = asyncio.get_running_loop().create_task(claim.publish(), context=Context())
                 try:
                     task = await asyncio.shield(publishing)
@@ -130,7 +134,7 @@ async def run_in_foreground(
             await asyncio.wait([work])
             return _result_of(book.seal.read(entry.content, entry.call_id))
     except anyio.get_cancelled_exc_class():
-        # The client left.
+        # The client has disconnected.
         if publishing is None or publishing.done():
             _end_unless_stored(claim, work)
         else:
@@ -139,7 +143,7 @@ async def run_in_foreground(
 
 
 def _end_unless_stored(claim: _LocalClaim, work: asyncio.Task[None]) -> None:
-    """End a body whose call is not a task, and whose client has left."""
+    """Cancel a body if its client has disconnected and its call is not stored as a task."""
     if claim.is_local:
         work.cancel()
 
@@ -153,7 +157,8 @@ def _result_of(content: CallContent) -> dict[str, Any]:
 async def run_with_client(
     engine: CallWorker, book: CallBook, call_id: str, request: ServerRequestContext[Any, Any]
 ) -> None:
-    """Begin the leg of a call that waits for its client, with a request of this client, unless another request did.
+    """Begin the leg of a call that waits for its client, using a request from that client. Do nothing if another
+    request already began the leg.
 
     Raises:
         LedgerDown: The store cannot be used.
@@ -175,7 +180,7 @@ async def run_with_client(
         return
     entry, now, content, journal = claimed
     leg = WorkerLeg(content, journal, CallLease(book, entry, now), book.pinner_of(content), request)
-    # The leg may outlive the request, so it takes the token alone from its context.
+    # The leg may outlive the request, so it keeps only the access token from the request's context.
     context = Context()
     context.run(auth_context_var.set, auth_context_var.get())
     engine.begin_apart(leg, context)

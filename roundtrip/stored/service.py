@@ -1,4 +1,4 @@
-"""Provide the tasks of one server: their methods, their engine on each event loop, and the legs that it serves."""
+"""One server's task service: its methods, the engine on each event loop, and the legs that it serves."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ if TYPE_CHECKING:
     from roundtrip.stored.desk import ToolHost
 
 _SECRET_BYTES: Final = 16
-# Limited, as clients can cause them.
+# Limited because clients can trigger these log lines.
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 
 class CallService:
-    """Tasks of one server, made with its first tool that runs as a task.
+    """The task service of one server, created with the first tool that runs as a task.
 
     Args:
-        host: The tools of the server, and the runner of their legs, which knows the event loops of the server.
+        host: The server's tools and the runner for their legs. The runner knows the server's event loops.
         book: The calls.
-        engine: Delivers tasks to workers, in place of each worker's look at the store.
-        runs: False if other processes run the tasks; "own" to run those of own clients only.
+        engine: Delivers tasks to workers, so that workers need not poll the store.
+        runs: False if other processes run the tasks; "own" to run only the tasks of this process's clients.
 
     Raises:
-        InvalidSignature: The distributed engine cannot serve it.
+        InvalidSignature: The distributed engine cannot serve this server.
     """
 
     def __init__(self, host: ToolHost, book: CallBook, *, engine: DistributedEngine | None, runs: bool | str) -> None:
@@ -58,7 +58,7 @@ class CallService:
         self.legs = host.legs
         self._distributed = engine
         self.runs_tasks = runs
-        """False if other processes run the stored calls; "own" to run those of own clients only."""
+        """False if other processes run the stored calls; "own" to run only the calls of this process's clients."""
         self.prepare: Callable[[CallContent, ServerRequestContext[Any, Any]], None] | None = None
         """Adds to the content of a call that becomes a task."""
         self.book = book
@@ -66,11 +66,11 @@ class CallService:
             self._bind(engine)
         self._delivers = engine
         if runs == OWN:
-            # A distributed engine would deliver the tasks of others, too.
+            # A distributed engine would also deliver tasks of other processes' clients.
             self._delivers, self.book.named = None, NamedCalls(self.book.store)
         self._engines: dict[asyncio.AbstractEventLoop, CallWorker] = {}
         self.stops_first: list[Callable[[], Awaitable[None]]] = []
-        """Functions that stop other parts of the server on an event loop, before its tasks."""
+        """Functions that stop other parts of the server on an event loop before its tasks stop."""
 
     def _bind(self, distributed: DistributedEngine) -> None:
         effects = self.legs.parts.effects
@@ -83,14 +83,14 @@ class CallService:
 
     @asynccontextmanager
     async def _worked_by_others(self) -> AsyncGenerator[CallWorker]:
-        """Run the server in a worker of a distributed engine's own, which calls `CallWorker.run`."""
+        """Run the server in a distributed engine's own worker, which calls `CallWorker.run`."""
         self.runs_tasks = False
         server = self._host.low_level
         async with server.lifespan(server):
             yield self._require_engine(deliver=_deliver_nothing)
 
     def start(self) -> None:
-        """Run tasks on this event loop, while the server's lifespan is active here. A rehearsal runs none."""
+        """Run tasks on this event loop while the server's lifespan is active here. A rehearsal runs no tasks."""
         if self.legs.parts.effects.dry_run is not None:
             return
         if self._delivers and self.legs.lifespans.get(asyncio.get_running_loop()):
@@ -115,7 +115,9 @@ class CallService:
         return engine
 
     def _engine_of_requests(self) -> CallWorker | None:
-        """Return the engine in which requests begin legs; one that runs nothing else if tasks are left to others."""
+        """Return the engine in which requests begin legs. If other processes run the tasks, this engine runs only such
+        legs.
+        """
         self.start()
         if not self.runs_tasks:
             self._start_engine(deliver=_deliver_nothing)
@@ -132,16 +134,17 @@ class CallService:
             await self._delivers.stop()
 
     def abandon(self, call_id: str) -> None:
-        """End the running leg of a task as if its process had died, for tests."""
+        """End a task's running leg as if its process had died. Only tests call this."""
         for engine in self._engines.values():
             engine.abandon(call_id)
 
     @asynccontextmanager
     async def working(self, concurrency: int) -> AsyncGenerator[CallWorker]:
-        """Run tasks on this event loop, inside the server's lifespan, also if the server leaves them to others.
+        """Run tasks on this event loop inside the server's lifespan, even if the server leaves tasks to other
+        processes.
 
         Args:
-            concurrency: The number of tasks to run at once. Tasks that wait do not count.
+            concurrency: The maximum number of tasks to run at once. Waiting tasks do not count.
         """
         await self.stop()
         self.book.named, self._delivers = None, self._distributed
@@ -150,7 +153,7 @@ class CallService:
     async def create(
         self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], record: RequestRecord
     ) -> dict[str, Any]:
-        """Make the call of a request a task, and return its handle; or its result, if it needs no task.
+        """Turn a request's call into a task and return the task's handle. If the call needs no task, return its result.
 
         Raises:
             MCPError: The store cannot be used, and the client may try again; or the tool raised a protocol error.
@@ -158,7 +161,7 @@ class CallService:
         journal, mode = record.journal_to_store, function.policy(TaskMode)
         if journal is None or mode is None:
             raise RuntimeError("a call without a journal cannot become a task")
-        # As long as a token of the call lives, its request may be repeated, and must find the task.
+        # A client may repeat the request while a token of the call is valid. The repeated request must find the task.
         least = journal.end + SKEW - self.legs.parts.system.time() if function.policy(OncePolicy) is not None else 0.0
         content = self.content_of(function, ctx, journal)
         if self.prepare is not None:
@@ -180,7 +183,7 @@ class CallService:
     def content_of(
         self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], journal: Journal
     ) -> CallContent:
-        """Return everything that legs without a request need to know of a request."""
+        """Return everything about a request that later legs need when they have no request."""
         capabilities: ClientCapabilities | None = ctx.session.client_capabilities
         origin = CallOrigin(
             arguments=(ctx.params or {}).get("arguments") or {},
@@ -197,30 +200,30 @@ class CallService:
     async def entry_of(
         self, function: AskingFunction, tool: str, journal: Journal, content: CallContent, *, ttl: float
     ) -> CallEntry:
-        """Return a new entry for a call of a function, which is not stored yet.
+        """Return a new entry for a function's call. It is not stored yet.
 
         Args:
             function: The function.
-            tool: The name by which its client has called it.
-            journal: The journal of the call.
-            content: The content of the call.
-            ttl: Seconds after which the store forgets it.
+            tool: The tool name that the client used.
+            journal: The call's journal.
+            content: The call's content.
+            ttl: The seconds after which the store forgets the call.
         """
         once, principal = function.policy(OncePolicy), content.origin.principal
         runs_once = once is not None and once.on_unknown == "fail"
         entry = await self.book.entry(journal.call_id, tool, content, ttl=ttl, runs_once=runs_once)
-        # A store with little room keeps an owner from using the room of others.
+        # A store with limited room uses the account to keep one owner from filling the room of others.
         entry.account = f"tool {function.name}" if principal is None else f"caller {principal}"
         return entry
 
     async def _run_first(
         self, entry: CallEntry, content: CallContent, journal: Journal, seconds: float | None, *, is_repeatable: bool
     ) -> dict[str, Any] | StoredView | None:
-        """Run the body for some seconds: see `run_in_foreground`. None if it has to begin as a task."""
+        """Run the body for some seconds; see `run_in_foreground`. Return None if the call must begin as a task."""
         if seconds is None:
             self.start()
             return None
-        # The body runs here even if tasks are left to others, until it has to wait.
+        # Even if other processes run the tasks, the body runs here until it has to wait.
         engine = self._engine_of_requests()
         if engine is None or not engine.has_room_apart:
             return None
@@ -229,11 +232,11 @@ class CallService:
         return await request_legs.run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds)
 
     async def is_visible(self, view: StoredView, request: ServerRequestContext[Any, Any]) -> bool:
-        """Return True if a request of its client may see the tool of a stored call, which it may not see any more."""
+        """Return True if a request from the client may still see a stored call's tool."""
         return await self._host.is_visible(view.entry.tool, view.content.origin.version, request)
 
     async def run_with_client(self, call_id: str, request: ServerRequestContext[Any, Any]) -> None:
-        """Run a leg that needs its client, with a request of that client; see `request_legs`."""
+        """Run a leg that needs its client, using a request from that client; see `request_legs`."""
         engine = self._engine_of_requests()
         if engine is not None:
             await request_legs.run_with_client(engine, self.book, call_id, request)
@@ -247,7 +250,7 @@ class CallService:
         return await self.book.signal(call_id, name, plain)
 
     async def _serve(self, leg: WorkerLeg) -> Finished | Suspended | Authored:
-        """Serve a leg of a task, as if a client had sent it; a result is returned as the protocol writes it."""
+        """Serve a task's leg as if a client had requested it. A finished leg returns its result in wire form."""
         origin, lifespans = leg.content.origin, self.legs.lifespans.get(asyncio.get_running_loop())
         record = record_of(leg, lifespans[-1] if lifespans else None)
         known = {name: answer for name, answer in leg.responses.items() if answer is not None}
@@ -267,5 +270,5 @@ class CallService:
 
 
 def _deliver_nothing(engine: CallWorker) -> CallDelivery:
-    """Return the delivery of an engine whose legs are begun from outside."""
+    """Return an empty delivery, for an engine whose legs other code begins."""
     return CallDelivery()

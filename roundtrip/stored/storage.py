@@ -1,4 +1,4 @@
-"""What stores the calls of one server. Most servers store none, and do not load the rest of this room."""
+"""One server's storage of calls. Most servers store no calls, and do not load the other modules of this package."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ else:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Storage:
-    """What stores the calls of one server. Its options and its tools install it."""
+    """One server's storage of calls. The server's options and tools create its service on first use."""
 
     features: Callable[[], list[CallFeature]]
     """Returns the features that take part in stored calls."""
     engine: DistributedEngine | None = None
-    """Delivers stored calls to workers, in place of each worker's look at the store."""
+    """Delivers stored calls to workers, so that workers need not poll the store; None to poll."""
     runs_tasks: bool | str = True
-    """False if other processes run the stored calls; "own" to run those of own clients only."""
+    """False if other processes run the stored calls; "own" to run only the calls of this process's clients."""
     tasks: CallService | None = None
-    """None until an option or a tool needs it."""
+    """The service; None until an option or a tool needs it."""
 
     def require(self, host: ToolHost, needed_by: str = "task=") -> CallService:
-        """Return the service that stores the calls of a server; the first option that needs it makes it.
+        """Return the service that stores the server's calls. The first option that needs the service creates it.
 
         Raises:
             InvalidSignature: The ledger cannot store calls.

@@ -1,4 +1,4 @@
-"""Look at the tasks of a store that are due, every one to two seconds, or as soon as something has changed."""
+"""Regular checks for a store's due tasks: every one to two seconds, and whenever the store changes."""
 
 from __future__ import annotations
 
@@ -17,33 +17,39 @@ from roundtrip.system import System
 logger = logging.getLogger("roundtrip")
 
 _SWEEP_SECONDS: Final = 1.0
-"""Time between two looks at what is due, in case an announcement was lost; up to twice as long, at random."""
+"""The minimum interval between checks, which find tasks whose announcement was lost. The actual interval is random, up
+to twice this value.
+"""
 _MAX_SKIPPED: Final = 5_000
 _MAX_NAMED: Final = 100
-"""The most calls of own clients to look at. Those asked for longest ago are left to other processes."""
+"""The maximum number of clients' calls to check. Other processes run the calls that clients have not asked for the
+longest.
+"""
 
 
 def begin_work(work: Coroutine[Any, Any, None], name: str, context: Context | None = None) -> asyncio.Task[None]:
-    """Begin work in an asyncio task of its own, which sees no context variables but those that are given."""
+    """Start an asyncio task. The work sees only the context variables in `context`."""
     return asyncio.get_running_loop().create_task(work, name=f"roundtrip: {name}", context=context or Context())
 
 
 class NamedCalls:
-    """Tasks that clients of one process have made or asked for, in a process that runs no others."""
+    """The tasks that one process's clients have made or asked for, if the process runs only those tasks."""
 
     def __init__(self, store: CallStore) -> None:
         self._store = store
         self._calls: dict[str, None] = {}
 
     def add(self, call_id: str) -> None:
-        """Add the task of a call, which may not be stored yet."""
+        """Add a call's task. The task may not be stored yet."""
         self._calls.pop(call_id, None)
         self._calls[call_id] = None
         if len(self._calls) > _MAX_NAMED:
             del self._calls[next(iter(self._calls))]
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
-        """Look for due ones, as `CallStore.due` does. What has ended is forgotten until a client asks for it again."""
+        """Return the due tasks, as `CallStore.due` does. Forget tasks that have ended, until a client asks for them
+        again.
+        """
         waits: list[tuple[float, str]] = []
         for call_id in list(self._calls):
             entry, now = await self._store.load(call_id)
@@ -57,10 +63,12 @@ class NamedCalls:
 
 
 class CallDelivery:
-    """Source of the tasks of one event loop that are due. This one has none: its engine is told by other means."""
+    """Source of one event loop's due tasks. This base class delivers nothing: its worker's legs are begun by other
+    code.
+    """
 
     def look_soon(self) -> None:
-        """Note that the store has changed, or that the engine has room."""
+        """Check soon: the store has changed, or the worker has room for more tasks."""
 
     def skip(self, call_id: str, seconds: float) -> None:
         """Leave a task to other workers for some seconds."""
@@ -69,20 +77,20 @@ class CallDelivery:
         """Deliver no more tasks."""
 
     async def close(self) -> None:
-        """Release everything; the engine has no running legs."""
+        """Release all resources. The worker has no running legs."""
 
 
 @dataclass(eq=False, repr=False)
 class Sweep(CallDelivery):
-    """Asyncio task of one event loop that hands over the calls of the tasks that are due.
+    """An asyncio task that hands one event loop's due calls to its worker.
 
     Args:
         tasks: The tasks.
-        hand_over: Receives the calls, the longest due first.
+        hand_over: Receives the calls. The call that has been due longest comes first.
         system: The clocks and randomness.
-        room: Returns the number of calls that it may hand over.
-        spread: Seconds, at most, that it lets pass after a task is due, at random, so that several sweeps do not all
-            look at the same moment.
+        room: Returns how many calls the sweep may hand over.
+        spread: The maximum random delay in seconds after a task is due, so that several sweeps do not check at the same
+            moment.
     """
 
     tasks: CallStore | NamedCalls
@@ -100,7 +108,7 @@ class Sweep(CallDelivery):
         self._work = begin_work(self._look_forever(), "look at due tasks")
 
     def look_soon(self) -> None:
-        """Look at once."""
+        """Check at once."""
         self._bell.set()
 
     def skip(self, call_id: str, seconds: float) -> None:
@@ -108,9 +116,9 @@ class Sweep(CallDelivery):
         self._skipped[call_id] = self.system.monotonic() + seconds
 
     def expect(self, call_id: str, seconds: float) -> None:
-        """Look when a call is due, which is in some seconds."""
+        """Check again in some seconds, when a call is due."""
         self._skipped.pop(call_id, None)
-        # Later ones are found by the next look.
+        # A regular check finds calls that are due later.
         if seconds < 2 * _SWEEP_SECONDS:
             asyncio.get_running_loop().call_later(max(0.0, seconds), self.look_soon, context=Context())
 
@@ -119,14 +127,14 @@ class Sweep(CallDelivery):
         self._work.cancel()
 
     async def close(self) -> None:
-        """End the asyncio task."""
+        """Stop the asyncio task."""
         self._work.cancel()
         await asyncio.wait([self._work])
 
     async def _look_forever(self) -> None:
         while True:
             self._bell.clear()
-            # At random, so that workers do not look at once.
+            # The delay is random so that workers do not all check at the same moment.
             share = self.system.entropy(1)[0] / 256
             wait = _SWEEP_SECONDS * (1 + share)
             if (room := self.room()) > 0:
@@ -139,7 +147,7 @@ class Sweep(CallDelivery):
                     await self._bell.wait()
 
     async def _look(self, room: int) -> float | None:
-        """Hand over what is due, and return the seconds until the next task is."""
+        """Hand over the due calls, and return the seconds until the next call is due."""
         now = self.system.monotonic()
         self._skipped = {call_id: until for call_id, until in self._skipped.items() if until > now}
         try:

@@ -1,7 +1,7 @@
-"""Run the tasks of a store: claim what is due, serve a leg of it, and store how the leg ended.
+"""Task workers: claim a store's due tasks, serve one leg of each, and store how the leg ended.
 
-A `CallDelivery` says which tasks are due. By default that is a `Sweep` of the store; a `DistributedEngine` has its own.
-Claiming, serving and storing are the same.
+A `CallDelivery` decides which tasks are due: by default a `Sweep` of the store, otherwise a `DistributedEngine`'s own
+delivery. Both ways, claiming, serving and storing are the same.
 """
 
 from __future__ import annotations
@@ -36,70 +36,71 @@ if TYPE_CHECKING:
     from roundtrip.stored.desk import ToolHost
 
 logger = logging.getLogger("roundtrip")
-# Limited, as each due task causes them again and again.
+# Limited because each due task repeats these log lines.
 _LOG: Final = LimitedLog(logger)
 
 _SKIP_SECONDS: Final = 10.0
-"""Time for which a worker leaves a task alone that it cannot run."""
+"""How long a worker skips a task that it cannot run."""
 _PAUSE_SECONDS: Final = 1.0
-"""Time for which a worker leaves a task alone that it could not claim, although it is due."""
+"""How long a worker skips a due task that it failed to claim."""
 _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
 _MAX_FOLLOWED: Final = 10_000
-"""Running tasks of all processes among which those of a dead one are found."""
+"""The maximum number of running tasks that are searched for tasks of dead workers."""
 _STOP_SECONDS: Final = 10.0
 _ENDING_SECONDS: Final = 1.0
-"""Time in which a leg ends that has stored its end."""
+"""How long a leg may take to stop after it has stored its end."""
 
 ServeTask = Callable[[WorkerLeg], Awaitable["Finished | Suspended | Authored"]]
-"""Serves a leg of a task. An error of the tool is a result; it raises `MCPError` for a protocol error."""
+"""Serves a task's leg. It returns a tool error as a result, and raises `MCPError` for a protocol error."""
 
 
 @runtime_checkable
 class DistributedEngine(Protocol):
-    """Engine that delivers the tasks of a server to workers anywhere, in place of each worker's sweep."""
+    """Engine that delivers a server's tasks to workers on any machine, instead of each worker's sweep."""
 
     def bind(self, worked_by: Callable[[], Any], book: CallBook, system: System) -> None:
-        """Bind it to a server; it may replace the store through which the book changes tasks.
+        """Bind the engine to a server. The engine may replace the store through which `book` changes tasks.
 
         Args:
-            worked_by: Returns a context manager that runs the server in a worker of the engine's own, and yields the
-                server's `CallWorker`.
+            worked_by: Returns a context manager that runs the server in one of the engine's workers, and yields the
+                server's
+                `CallWorker`.
             book: The tasks.
             system: The clocks and randomness.
 
         Raises:
-            InvalidSignature: It belongs to another server.
+            InvalidSignature: The engine already belongs to another server.
         """
         ...
 
     def start(self) -> None:
-        """Watch over the tasks that are due, on this event loop."""
+        """Start to watch for due tasks on this event loop."""
         ...
 
     async def stop(self) -> None:
-        """Stop that."""
+        """Stop watching for due tasks on this event loop."""
         ...
 
     def deliver(self, engine: CallWorker) -> CallDelivery:
-        """Return the delivery of tasks to the engine of this event loop."""
+        """Return the task delivery for this event loop's worker."""
         ...
 
 
 class _NotHere(Exception):
-    """This build does not have the tool of a task."""
+    """Error for a task whose tool is missing from this build."""
 
 
 class CallWorker:
-    """Worker of one event loop for the tasks of a store.
+    """One event loop's worker for the tasks in a store.
 
     Args:
         book: The tasks.
         serve: Serves a leg.
-        tools: The tools of the server.
+        tools: The server's tools.
         system: The clocks, ids and randomness.
-        most: The number of tasks to run at once. Tasks that wait do not count.
-        deliver: Makes the delivery; None for a sweep of the store.
+        most: The maximum number of tasks to run at once. Waiting tasks do not count.
+        deliver: Makes the delivery; None to sweep the store.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class CallWorker:
         self.holder = holder_name(system.entropy(_HOLDER_BYTES))
         self._running: dict[str, asyncio.Task[None]] = {}
         self._apart: dict[str, asyncio.Task[None]] = {}
-        """The legs that requests have begun; see `begin_apart`."""
+        """The legs that requests began; see `begin_apart`."""
         self._claims: dict[str, CallLease] = {}
         self._is_draining = False
         self._stop_listening = book.store.listen(self._changed)
@@ -140,14 +141,14 @@ class CallWorker:
         return bool(self._running or self._apart)
 
     async def drain(self, seconds: float) -> None:
-        """Claim no more tasks, and wait for some seconds until the running legs have ended."""
+        """Stop claiming tasks, and wait up to some seconds for the running legs to end."""
         self._is_draining = True
         self._delivery.pause()
         if self._running or self._apart:
             await asyncio.wait([*self._running.values(), *self._apart.values()], timeout=seconds)
 
     async def stop(self) -> None:
-        """Give up all running tasks, so that other workers continue them."""
+        """Give up all running tasks so that other workers continue them."""
         self._is_draining = True
         self._delivery.pause()
         self._stop_listening()
@@ -163,7 +164,7 @@ class CallWorker:
         await self._delivery.close()
 
     def _changed(self, call_id: str | None) -> None:
-        """Look at what is due, and at a running task that another process may have cancelled."""
+        """Check for due tasks, and check running tasks that another process may have cancelled."""
         found = self._claims.values() if call_id is None else [self._claims.get(call_id)]
         for claim in list(found):
             if claim is not None:
@@ -171,13 +172,13 @@ class CallWorker:
         self._delivery.look_soon()
 
     async def run(self, call_id: str) -> None:
-        """Run a leg of a task that is due, and return when it has ended; return at once if the task is not due.
+        """Run a leg of a due task until the leg ends. Return at once if the task is not due.
 
-        A cancellation gives the task up.
+        If this call is cancelled, the worker gives the task up.
         """
         before = self._running.get(call_id) or self._apart.get(call_id)
         if before is not None:
-            # It may have stored its end, which made the task due again.
+            # The earlier leg may have stored its end, which made the task due again.
             await asyncio.wait([before], timeout=_ENDING_SECONDS)
         if self._is_draining or call_id in self._running or call_id in self._apart:
             return
@@ -203,7 +204,7 @@ class CallWorker:
         return task
 
     def _follow_dead(self) -> None:
-        """Make the tasks of dead workers due, in an asyncio task of its own."""
+        """Start an asyncio task that makes the tasks of dead workers due."""
         task = begin_work(self._end_leases_of_dead(), "follow dead workers")
         self._followers.add(task)
         task.add_done_callback(self._followers.discard)
@@ -212,7 +213,7 @@ class CallWorker:
         try:
             for one in await self._book.store.list(limit=_MAX_FOLLOWED, states=[StoredState.RUNNING]):
                 if is_buried(one.holder):
-                    # Its lease ends by being read.
+                    # Reading the task for a change ends the dead worker's lease.
                     await self._book.change(one.call_id, lambda entry, now: None)
         except LedgerDown as error:
             _LOG.warning("the tasks of a dead worker go on when their leases have ended: %s", error)
@@ -223,7 +224,7 @@ class CallWorker:
         tells: list[Tell] = []
 
         def claim_it(entry: CallEntry, now: float) -> tuple[CallEntry, float, CallContent, Journal] | Literal[False]:
-            # Another worker may have the key, the tool, or a newer version of the format.
+            # If this read or the tool lookup fails, another worker may have the key, the newer format or the tool.
             content = self._book.seal.read(entry.content, call_id)
             journal = self._book.read_journal(content)
             if not entry.has_ended and not self._tools.has_tool(entry.tool, content.origin.version):
@@ -252,7 +253,7 @@ class CallWorker:
             )
             _LOG.warning(message, call_id)
         except LedgerDown as error:
-            # A store that cannot be written may well be read: then the task stays due.
+            # A store that rejects writes may still be readable. The task then remains due.
             self._delivery.skip(call_id, _PAUSE_SECONDS)
             _LOG.warning("a task of call %s cannot be run now: %s", call_id, error)
         else:
@@ -263,14 +264,14 @@ class CallWorker:
                 claim = CallLease(self._book, entry, now)
                 await self._serve_leg(WorkerLeg(content, journal, claim, self._book.pinner_of(content)))
             elif claimed is None:
-                # It was forgotten. A store may have lost it, and still name it as due.
+                # The store has no such task. A store that lost the task may still list it as due.
                 self._delivery.skip(call_id, _PAUSE_SECONDS)
 
     def _ended(self, legs: dict[str, asyncio.Task[None]], call_id: str, leg: asyncio.Task[None]) -> None:
-        """Forget a leg that has ended, and log an error of the engine itself."""
+        """Forget a leg that has ended, and log any error of the engine itself."""
         del legs[call_id]
         error = None if leg.cancelled() else leg.exception()
-        # Cancelled, or continued by another worker, as the leg ended.
+        # The leg was cancelled, or another worker took it over while it ended.
         if error is None or isinstance(error, CallTakenOver):
             return
         self._delivery.skip(call_id, _SKIP_SECONDS)
@@ -285,7 +286,7 @@ class CallWorker:
         return len(self._apart) < self.most
 
     def begin_apart(self, leg: WorkerLeg, context: Context | None = None) -> asyncio.Task[None]:
-        """Begin a leg for a request, which has taken a lease for this worker."""
+        """Begin a leg for a request. The request has already taken a lease for this worker."""
         call_id = leg.claim.call_id
         work = begin_work(self._serve_leg(leg), f"call {call_id}", context)
         self._apart[call_id] = work
@@ -293,7 +294,7 @@ class CallWorker:
         return work
 
     def abandon(self, call_id: str) -> None:
-        """End the running leg of a task without a word to the store, as if this process had died."""
+        """End a task's running leg without telling the store, as if this process had died."""
         claim = self._claims.get(call_id)
         if claim is not None:
             claim.lose()
@@ -321,7 +322,7 @@ class CallWorker:
             claim.close()
 
     async def _pause(self, leg: WorkerLeg, end: Suspended | Authored) -> None:
-        """Store the journal of a leg, its open questions, and the times and signals that it waits for."""
+        """Store a leg's journal, its open questions, and the times and signals that it waits for."""
         if leg.written is None:
             raise BodyMistake("a leg of a task has no journal")
         claim, journal = leg.claim, to_text(self._book.journals.write(leg.written))
@@ -350,10 +351,10 @@ async def _end(claim: CallLease, result: dict[str, Any] | None, error: ErrorData
 def leave_to_client(
     content: CallContent, entry: CallEntry, now: float, *, holder: str, features: Sequence[CallFeature] = ()
 ) -> None:
-    """Let a call that is due wait for a request of its client; its answers and the results of its steps stay."""
+    """Make a due call wait for a request from its client. The call keeps its answers and step results."""
     if not entry.claim(holder, now, lease=0.0):
         return
-    # No worker has died with it.
+    # `claim` counted a try, but no worker died with the task.
     entry.tries -= 1
     content.needs_client = not content.asked.questions
     entry.apply(StoredEvent.ASK if content.asked.questions else StoredEvent.WAIT, now)
