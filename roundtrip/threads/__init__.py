@@ -1,1 +1,1 @@
-"""Worker threads for plain functions: one for a leg, and slots that all legs share."""
+"""Worker threads for plain functions: threads that a leg keeps, and slots that all legs share."""

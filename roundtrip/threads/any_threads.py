@@ -1,4 +1,4 @@
-"""Run plain functions in any thread, for resolvers outside of a server. Unlike `leg_threads`, it works on trio."""
+"""Plain functions in arbitrary threads, for resolvers outside a server. Unlike `leg_threads`, this works on trio."""
 
 from collections.abc import Callable, Hashable
 from contextvars import Context
@@ -20,19 +20,19 @@ class AnyThreads:
         """Ignore the lane."""
 
     async def run(self, call: Callable[[], T], /, *, lane: Hashable = None) -> T:
-        """Run a function in any thread."""
+        """Run a function in an arbitrary thread."""
         return await to_thread.run_sync(call)
 
     async def run_body(self, call: Callable[[], T], /) -> T:
-        """Run the body in any thread."""
+        """Run the body in an arbitrary thread."""
         return await self.run(call)
 
     async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
-        """Run nothing: these threads share none."""
+        """Raise an error: nothing calls this, because these functions share no thread."""
         raise NotImplementedError
 
     def hold(self) -> "_AnyThread":
-        """Keep no thread."""
+        """Return a placeholder, because no thread is kept."""
         return _AnyThread()
 
     def apart(self) -> "AnyThreads":
@@ -44,7 +44,7 @@ class AnyThreads:
 
 
 class _AnyThread:
-    """Any thread, for a function that must run."""
+    """Placeholder for a kept thread. It runs each function in an arbitrary thread."""
 
     is_left = False
     is_here = False

@@ -1,10 +1,11 @@
-"""Share slots for worker threads among owners, such as a tool with its resolvers and steps.
+"""Worker-thread slots that owners share. An owner is, for example, a tool with its resolvers and steps.
 
-A thread cannot be stopped. If its call times out, it is left behind, and keeps its slot until its function returns.
-Once such threads hold every slot, calls that need one fail: they would queue behind threads that may never end.
+A thread cannot be stopped. If its call times out, the thread is left behind, and keeps its slot until its function
+returns. If left-behind threads hold all slots, calls that need a slot fail. Otherwise they would wait for threads that
+may never end.
 
-In a fair pool, an owner gets another slot only while it has less than twice as many as are free, so it gets at most 40
-of 60. A quarter of all slots is reserved for owners that have none.
+In a fair pool, an owner gets another slot only while it has fewer than twice as many slots as are free. So an owner
+gets at most 40 slots out of 60. A quarter of all slots is reserved for owners that have no slot.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ import anyio
 from roundtrip.errors import ThreadsExhausted
 
 SHARED_SECONDS: Final = 0.001
-"""Time for which a plain function may run before those that wait for its thread move to others."""
+"""How long a plain function may run before functions that wait for its thread move to other threads."""
 
 _SHARE: Final = 2
-"""The most slots of one owner, as a multiple of the free slots."""
+"""An owner may have at most this many times the number of free slots."""
 _RESERVED: Final = 0.25
-"""The part of all slots that is reserved for owners without a slot."""
+"""The fraction of the slots that is reserved for owners without a slot."""
 
 
 class Pool:
-    """Slots on each event loop.
+    """A pool with a fixed number of slots on each event loop.
 
     Args:
         size: The number of slots.
-        fair: True to keep slots for other owners.
+        fair: True to reserve slots for other owners.
     """
 
     __slots__ = ("__weakref__", "_fair", "_of_loops", "_size")
@@ -44,7 +45,7 @@ class Pool:
         self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Slots] = WeakKeyDictionary()
 
     def slots(self) -> Slots:
-        """Return its slots on the running event loop."""
+        """Return the pool's slots on the running event loop."""
         loop = asyncio.get_running_loop()
         slots = self._of_loops.get(loop)
         if slots is None:
@@ -53,13 +54,13 @@ class Pool:
 
 
 SHARED: Final = Pool(60, fair=True)
-"""For functions that only compute. Other code, which uses anyio's own threads, need not wait for them."""
+"""Slots for functions that only compute. Other code uses anyio's own threads, and need not wait for these slots."""
 
 
 class Slots:
-    """Slots of one pool on one event loop. Everything but a thread's own end happens on that loop."""
+    """One pool's slots on one event loop. Everything happens on that loop, except the end of a thread."""
 
-    # It must not refer to the loop, which would then never be freed.
+    # `Slots` must not refer to the event loop, because then the loop would never be freed.
     __slots__ = ("_fair", "_held", "_left", "_waiting", "limiter")
 
     def __init__(self, limiter: anyio.CapacityLimiter, *, fair: bool) -> None:
@@ -70,7 +71,7 @@ class Slots:
         self._waiting: dict[Hashable, deque[tuple[object, asyncio.Future[bool]]]] = {}
 
     def _suffices(self, free: float, held: int) -> bool:
-        """Return True if an owner that has `held` slots may get one of the `free` slots."""
+        """Return True if an owner with `held` slots may take another slot while `free` slots are free."""
         if not held or not self._fair:
             return free > 0
         return held < _SHARE * free and free > int(self.limiter.total_tokens * _RESERVED)
@@ -80,13 +81,13 @@ class Slots:
         return self._suffices(free, self._held.get(owner, 0))
 
     def _is_lost(self, owner: Hashable) -> bool:
-        """Return True if the owner cannot get a slot, even when only the threads that were left behind have one."""
+        """Return True if the owner cannot get a slot even when only left-behind threads hold slots."""
         free = self.limiter.total_tokens - sum(self._left.values())
         return not self._suffices(free, self._left.get(owner, 0))
 
     def take_now(self, holder: object, owner: Hashable) -> bool:
-        """Take a slot, and return True, if the owner may have one now."""
-        # Earlier calls of this owner come first; those of other owners could not have the slot.
+        """Take a slot if the owner may have one now. Return True on success."""
+        # This owner's earlier calls come first. Other owners' waiting calls could not use the slot.
         if owner in self._waiting or not self._may_take(owner):
             return False
         self._grant(holder, owner)
@@ -96,7 +97,7 @@ class Slots:
         """Wait for a slot, and take it.
 
         Raises:
-            ThreadsExhausted: The owner cannot get one.
+            ThreadsExhausted: The owner cannot get a slot.
         """
         if not self._is_lost(owner):
             granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -118,7 +119,7 @@ class Slots:
         self._held[owner] = self._held.get(owner, 0) + 1
 
     def give_back(self, holder: object, owner: Hashable) -> None:
-        """Give a slot back, and grant it to a call that waits."""
+        """Return a slot, and grant it to a waiting call."""
         self.limiter.release_on_behalf_of(holder)
         _decrease(self._held, owner)
         if self._waiting:
@@ -151,7 +152,7 @@ class Slots:
                         granted.set_result(False)
 
     def end(self, holder: object, owner: Hashable) -> None:
-        """Record that a thread that was left behind has ended."""
+        """Record that a left-behind thread has ended."""
         _decrease(self._left, owner)
         self.give_back(holder, owner)
 

@@ -1,7 +1,7 @@
-"""Worker threads that a leg can hold, and several functions in one trip to a thread.
+"""Worker threads that a leg can keep, and runs of several functions in one thread.
 
-anyio chooses another thread for each function, so these threads are not anyio's. In them `anyio.from_thread` works as
-in its own: they set what it reads there, for which it has no public name. A test fails if anyio moves it.
+anyio may choose a different thread for each function, so these threads are not anyio's. `anyio.from_thread` still works
+in them, because they set the private variables that it reads. A test fails if anyio moves these variables.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ from roundtrip.threads.slots import SHARED_SECONDS
 logger = logging.getLogger("roundtrip")
 
 _IDLE_SECONDS: Final = 2.0
-"""Time after which a thread without work ends."""
+"""How long an idle thread waits for work before it ends."""
 _MOMENT_SECONDS: Final = SHARED_SECONDS / 4
-"""The most time that the loop itself waits for a thread."""
+"""The maximum time for which the loop itself blocks to wait for a thread."""
 _RAISED_LATE: Final = "a function raised an exception in a thread whose call had ended"
 
 
@@ -45,12 +45,12 @@ class _WorkStage(Enum):
 
 
 class Work:
-    """One run of a function in a worker thread. Create it in the leg's task.
+    """One run of a function in a worker thread. Create it in the leg's asyncio task.
 
     Args:
         call: The function.
-        may_be_left: True if the thread may be left behind.
-        context: The context variables that the function sees; by default a copy of the task's.
+        may_be_left: True if the leg may leave the thread behind.
+        context: The context variables that the function sees; by default a copy of the asyncio task's variables.
     """
 
     _value: Any
@@ -59,13 +59,13 @@ class Work:
     def __init__(self, call: Callable[[], Any], *, may_be_left: bool, context: Context | None = None) -> None:
         self._call = call
         self._loop = asyncio.get_running_loop()
-        # Held to change the stage, which the thread and the loop do.
+        # Guards the stage, which both the thread and the loop change.
         self._lock = threading.Lock()
         self._stage = _WorkStage.NEW
         self._error: BaseException | None = None
         self._scopes: tuple[anyio.CancelScope, ...] = ()
         self._watcher: queue.SimpleQueue[None] | None = None
-        """Receives an item when the function has returned, while the loop itself waits for the thread."""
+        """Receives an item when the function returns; set only while the loop blocks to wait for the thread."""
         self._ended = 0.0
         self.began: float | None = None
         self.waiter: asyncio.Future[None] = self._loop.create_future()
@@ -74,13 +74,13 @@ class Work:
         self.token = current_token()
         """The loop's token for `anyio.from_thread`."""
         self.scope = anyio.CancelScope()
-        """The scope whose cancellation `anyio.from_thread` passes on."""
+        """The cancel scope that `anyio.from_thread` checks for cancellation."""
         if may_be_left or context is not None:
             self.context.run(_WORK.set, self if may_be_left else None)
 
     @property
     def has_ended(self) -> bool:
-        """Return True if the function has returned, in time."""
+        """Return True if the function has returned."""
         return self._stage is _WorkStage.ENDED
 
     @property
@@ -91,7 +91,7 @@ class Work:
     # In the thread.
 
     def run(self) -> None:
-        """Run the function, and keep its result."""
+        """Run the function, and store its result."""
         with self._lock:
             if self._stage is _WorkStage.DROPPED:
                 return
@@ -106,7 +106,7 @@ class Work:
     def report_end(self) -> None:
         """Tell the loop that the function has returned."""
         context = self.context
-        # It may refer to this work.
+        # The context variables may refer to this object.
         del self.context
         with self._lock:
             was_left = self._stage is _WorkStage.LEFT
@@ -136,12 +136,12 @@ class Work:
         gone.set()
 
     def wait_briefly(self) -> bool:
-        """Block until the function has returned, for a moment at most; return True if it has."""
-        # A lock would do. But blockbuster, which the SDK's tests use, forbids every `acquire` on a loop, however short.
+        """Block for at most a moment until the function returns. Return True if it has returned."""
+        # Not a lock: blockbuster, which the SDK's tests use, forbids every `acquire` on a loop, however short.
         watcher: queue.SimpleQueue[None] = queue.SimpleQueue()
         with self._lock:
             if self.has_ended:
-                # It has told the loop already, which ends the waiter soon.
+                # The thread has already notified the loop, which soon sets the waiter.
                 return True
             self._watcher = watcher
         try:
@@ -153,26 +153,26 @@ class Work:
         return True
 
     async def wait(self) -> None:
-        """Wait until the function has returned, also if the leg is cancelled."""
+        """Wait until the function has returned, even if the leg is cancelled."""
         try:
             await self.waiter
         except asyncio.CancelledError:
             with anyio.CancelScope(shield=True):
                 while not self.has_ended:
                     self.waiter = self._loop.create_future()
-                    # Another cancellation, from asyncio itself.
+                    # The shield does not stop cancellations that come from asyncio itself.
                     with suppress(asyncio.CancelledError):
                         await self.waiter
             raise
 
     def leave(self, give_back: Callable[[], None]) -> asyncio.Event | None:
-        """Leave the thread behind if it runs the function. Never begin the function if it does not.
+        """Leave the thread behind if it runs the function. Otherwise make sure that the function never starts.
 
         Args:
-            give_back: Called on the loop when the thread has ended the function.
+            give_back: Called on the loop after the function has returned.
 
         Returns:
-            An event that is set then; None if the function does not run.
+            An event that is set after the function has returned; None if the function does not run.
         """
         with self._lock:
             if self._stage is _WorkStage.RUNNING:
@@ -206,25 +206,26 @@ class Work:
         try:
             raise error
         finally:
-            # Its traceback holds this frame.
+            # The exception's traceback refers to this frame.
             del error
 
 
 _WORK: Final[ContextVar[Work | None]] = ContextVar("roundtrip_work", default=None)
-"""The function that runs in this thread. Code deep in the function reads it; see `unless_left`."""
+"""The run of the function in this thread. Nested code reads it; see `unless_left`."""
 
 
 def unless_left() -> AbstractContextManager[None]:
-    """Surround work that a thread hands to its event loop: it is cancelled when the thread is left behind.
+    """Surround work that a thread hands to its event loop. The work is cancelled when the leg leaves the thread behind.
 
-    anyio runs it in a cancel scope of the leg. The leg leaves that scope, which would then never cancel the work.
+    anyio runs such work in one of the leg's cancel scopes. The leg exits that scope when it leaves the thread, so that
+    scope would never cancel the work.
     """
     work = _WORK.get()
     return nullcontext() if work is None else work.unless_left()
 
 
 class Worker:
-    """Worker thread. It belongs to one leg at a time."""
+    """A worker thread. It belongs to one leg at a time."""
 
     __slots__ = ("__weakref__", "_held_for", "_is_given_back", "_jobs", "_thread", "left")
 
@@ -232,17 +233,18 @@ class Worker:
         self._jobs: queue.SimpleQueue[Work | bool] = queue.SimpleQueue()
         self._is_given_back = False
         self._held_for = 0
-        """The number of functions for which it is kept. Only the thread changes it."""
+        """The number of functions for which the thread is kept. Only the thread changes it."""
         self.left: asyncio.Event | None = None
-        """Set when the function has ended that its leg has left behind, if there is one."""
-        # A daemon, so that an idle one does not delay the interpreter's end; `_wait_for_all` waits for the others.
+        """Set when the left-behind function has returned; None if the leg left no function behind."""
+        # A daemon, so that an idle thread does not delay the interpreter's exit. `_wait_for_all` waits for threads that
+        # work.
         self._thread = threading.Thread(target=self._work, name="roundtrip worker thread", daemon=True)
 
     @staticmethod
     def take() -> "Worker":
-        """Return an idle worker thread, or a new one."""
+        """Return an idle worker thread, or start a new thread."""
         try:
-            # The one that was used last: the others end after a while.
+            # Take the thread that was used last, so that the other idle threads end after a while.
             worker = _IDLE.pop()
         except IndexError:
             worker = Worker()
@@ -252,31 +254,31 @@ class Worker:
 
     @staticmethod
     def here() -> "Worker":
-        """Return the worker thread that calls this."""
+        """Return the worker thread in which the caller runs."""
         return _HERE.worker
 
     @property
     def is_here(self) -> bool:
-        """Return True in this thread."""
+        """Return True if the caller runs in this thread."""
         return getattr(_HERE, "worker", None) is self
 
     @property
     def is_left(self) -> bool:
-        """Return True while it runs a function that its leg has left behind."""
+        """Return True while the thread runs a function that its leg has left behind."""
         return self.left is not None and not self.left.is_set()
 
     def hold(self) -> "Worker":
-        """Keep it for one more function. Code in it calls this."""
+        """Keep the thread for one more function. Only code in the thread may call this."""
         self._held_for += 1
         return self
 
     def let_go(self) -> None:
-        """Keep it for one function less. Code in it calls this."""
+        """Keep the thread for one function fewer. Only code in the thread may call this."""
         self._held_for -= 1
 
     async def run(self, call: Callable[[], Any], context: Context) -> Any:
-        """Run a function for which it is kept, even if the leg is cancelled."""
-        # It takes no slot: if all were in use, legs could not end.
+        """Run a function for which the thread is kept, even if the leg is cancelled."""
+        # This run takes no slot. If it needed one while all slots were taken, legs could not end.
         work = Work(call, may_be_left=False, context=context)
         with work.scope:
             work.scope.shield = True
@@ -285,11 +287,11 @@ class Worker:
         return work.result()
 
     def do(self, work: Work) -> None:
-        """Run a function after those that the thread already has."""
+        """Run a function after the thread's earlier jobs."""
         self._jobs.put(work)
 
     def give_back(self, *, busy: bool) -> None:
-        """Let another leg have the thread, as soon as its last job has ended."""
+        """Let another leg take the thread after its last job."""
         if busy or self._held_for:
             self._jobs.put(True)
         else:
@@ -306,7 +308,7 @@ class Worker:
                     try:
                         _IDLE.remove(self)
                     except ValueError:
-                        # A leg holds it, and waits for something else.
+                        # A leg still has this thread, but gives it no work now.
                         continue
                     return
                 if job is True:
@@ -315,7 +317,7 @@ class Worker:
                     return
                 else:
                     _run(job)
-                    # It refers to the whole call.
+                    # The job refers to the whole call.
                     del job
                 if self._is_given_back and not self._held_for:
                     self._is_given_back = False
@@ -324,7 +326,7 @@ class Worker:
             _ALL.discard(self)
 
     def end(self) -> None:
-        """Run the jobs that the thread has, and end it."""
+        """Run the jobs that the thread already has, and end the thread."""
         self._jobs.put(False)
         self._thread.join()
 
@@ -337,33 +339,33 @@ def _run(work: Work) -> None:
     threadlocals.current_token = work.token
     threadlocals.current_cancel_scope = work.scope
     try:
-        # As anyio does: no event loop runs in a thread.
+        # As in anyio's threads: no event loop runs in a worker thread.
         work.context.run(_leave_library)
         work.context.run(work.run)
     finally:
         del threadlocals.current_token, threadlocals.current_cancel_scope
-    # The loop may be gone.
+    # The event loop may be closed.
     with suppress(RuntimeError):
         work.report_end()
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Drive:
-    """Run of several functions in one thread, one after the other, without the event loop in between.
+    """Run of several functions in one thread, without a return to the event loop between them.
 
-    While a function of the author runs, the loop may take the work back: it does so if the function delays others for
-    longer than a millisecond. The thread then leaves the function's value to the loop, and starts no other.
+    If one of the author's functions delays waiting functions for more than a millisecond, the loop may take over the
+    remaining functions. The thread then passes the running function's value to the loop, and starts no other function.
     """
 
     _run: PlainRun
-    # Held while the thread or the loop uses the functions.
+    # Held while the thread or the loop uses `_run`.
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _began: float | None = None
     _timer: asyncio.TimerHandle | None = None
-    # True once the loop has taken the work back.
+    # True once the loop has taken over the remaining functions.
     _is_taken: bool = False
     _context: Context | None = None
-    """The context variables of the leg, with which the loop continues."""
+    """The leg's context variables, with which the loop continues."""
 
     # In the thread.
 
@@ -377,7 +379,7 @@ class Drive:
                     return
                 self._began = monotonic()
             try:
-                # Each function has its own copy of the leg's context variables.
+                # Each function gets its own copy of the leg's context variables.
                 value = copy_context().run(call)
             finally:
                 self._began = None
@@ -392,13 +394,14 @@ class Drive:
     # On the loop.
 
     def watch(self, delay: float = SHARED_SECONDS) -> None:
-        """Take the work back after some time, if the running function then delays others."""
-        # Later calls come from the timer, whose context is empty, as the loop keeps a timer until its time.
+        """Take over the remaining functions after `delay` seconds, if the running function delays others by then."""
+        # Later calls come from the timer. Its context is empty, because the loop keeps a timer and its context until it
+        # fires.
         self._context = self._context or copy_context()
         self._timer = asyncio.get_running_loop().call_later(delay, self._take_if_slow, context=Context())
 
     def end(self) -> None:
-        """Keep the thread from starting another function, if it still runs one."""
+        """Stop the thread from starting another function."""
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
@@ -406,9 +409,9 @@ class Drive:
         self._context = None
 
     def _take_if_slow(self) -> None:
-        """Take the work back if the running function has delayed others for too long."""
+        """Take over the remaining functions if the running function has delayed others for too long."""
         left = SHARED_SECONDS
-        # Otherwise the thread uses the functions.
+        # If the lock is taken, the thread is using `_run`. Then check again later.
         if self._lock.acquire(blocking=False):
             try:
                 if self._began is not None:
@@ -425,7 +428,7 @@ class Drive:
 
 
 def _is_cancelled() -> bool:
-    """Return True if the leg that this thread works for was cancelled."""
+    """Return True if this thread's leg was cancelled."""
     try:
         anyio.from_thread.check_cancelled()
     except asyncio.CancelledError:
@@ -440,7 +443,7 @@ _ALL: Final[set[Worker]] = set()
 
 @atexit.register
 def _wait_for_all() -> None:  # pyright: ignore[reportUnusedFunction]
-    """Let functions that run end before the interpreter does."""
+    """Wait for running functions to return before the interpreter exits."""
     for worker in [*_ALL]:
         worker.end()
 
@@ -451,5 +454,5 @@ def _forget_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # A forked process has none of the threads.
+    # A forked process has no worker threads.
     os.register_at_fork(after_in_child=_forget_all)
