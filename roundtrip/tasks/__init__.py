@@ -1,1 +1,1 @@
-"""The Tasks extension: its methods, and the notifications of clients that listen."""
+"""The Tasks extension: its methods, and notifications to clients that listen for tasks."""

@@ -1,8 +1,8 @@
-"""Serve the Tasks extension: its methods, the results of calls that became tasks, and `notifications/tasks`.
+"""The Tasks extension: its methods, the results of calls that become tasks, and `notifications/tasks`.
 
-Clients that listen for tasks are told by every instance that shares the store. The SDK's handler keeps serving
-`subscriptions/listen`. It knows no tasks, so it gets a session that adds them to its acknowledgment, and a second
-asyncio task sends the notifications on the same stream.
+A client can listen for tasks on any instance that shares the store. The SDK's handler still serves
+`subscriptions/listen`, but does not know tasks. So it gets a session that adds the tasks to its acknowledgment. A
+second asyncio task sends the notifications on the same stream.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from roundtrip.stored.service import CallService
 
 logger = logging.getLogger("roundtrip")
-# Limited, as clients can cause them.
+# Limited because clients can trigger these log lines.
 _LOG: Final = LimitedLog(logger)
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
@@ -60,32 +60,32 @@ _LISTEN: Final = "subscriptions/listen"
 _HEADER_MISMATCH: Final = -32020
 _EXTENSION_MISSING: Final = -32021
 _MAX_TASKS: Final = 256
-"""Tasks that one stream may listen for."""
+"""The maximum number of tasks that one stream may listen for."""
 _RETRY_SECONDS: Final = 1.0
 _DIGEST_BYTES: Final = 16
 
 
 def serve_extension(host: ToolHost, service: CallService) -> None:
-    """Give a server the extension, once it has a tool that runs as a task."""
+    """Add the extension to a server whose tools run as tasks, unless the server already has it."""
     server = host.low_level
     entries: list[object] = [*server.middleware]
     if any(isinstance(entry, TaskMethods) for entry in entries):
         return
     server.extensions[EXTENSION] = {}
     host.desk.features.insert(0, _TaskStep(service))
-    # Just before the innermost middleware, so inside all of the author's.
+    # Just before the innermost middleware, so that all of the author's middleware runs first.
     place = entries.index(host) if host in entries else len(entries)
     server.middleware.insert(place, TaskMethods(service.book, host.legs.parts, host.stamp))
 
 
 class _TaskStep:
-    """Calls that become tasks, for clients that have declared the extension."""
+    """Desk feature that turns calls into tasks, for clients that have declared the extension."""
 
     def __init__(self, service: CallService) -> None:
         self._service = service
 
     async def serve(self, call: ClientCall, proceed: Proceed) -> ServedEnd | dict[str, Any]:
-        """Serve one request; return the handle of a task if its call becomes one."""
+        """Serve one request. If its call becomes a task, return the task's handle."""
         record = call.record
         is_retry = is_retry_era(record.context.protocol_version)
         record.may_become_task = is_retry and is_on_asyncio() and declares_tasks(record.context)
@@ -96,7 +96,7 @@ class _TaskStep:
 
 
 def declares_tasks(ctx: ServerRequestContext[Any, Any]) -> bool:
-    """Return True if the client of a request has declared the extension for it."""
+    """Return True if the request's client has declared the extension."""
     capabilities: ClientCapabilities | None = ctx.session.client_capabilities
     return capabilities is not None and EXTENSION in (capabilities.extensions or {})
 
@@ -108,7 +108,7 @@ def extension_missing() -> MCPError:
 
 
 def require_task(function: AskingFunction, incoming: Incoming) -> None:
-    """Reject a request for a tool that runs as a task only, from a client that cannot have tasks.
+    """Reject a request for a tool that runs only as a task if the client cannot use tasks.
 
     Raises:
         MCPError: The client has not declared the extension.
@@ -122,12 +122,12 @@ def require_task(function: AskingFunction, incoming: Incoming) -> None:
 
 
 class TaskMethods:
-    """Middleware that serves the methods of the extension.
+    """Middleware that serves the extension's methods.
 
     Args:
-        book: The tasks of the server.
-        parts: Its keys, which say who the client is.
-        stamp: Returns the server's description for the metadata of results.
+        book: The server's tasks.
+        parts: The server's keys, which identify the client.
+        stamp: Returns the server's description for result metadata.
     """
 
     def __init__(self, book: CallBook, parts: Parts, stamp: Callable[[], dict[str, Any]]) -> None:
@@ -136,7 +136,7 @@ class TaskMethods:
         self._stamp = stamp
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message, as the SDK's middlewares do."""
+        """Serve one message, with the signature of the SDK's middleware."""
         if not is_retry_era(ctx.protocol_version):
             return await call_next(ctx)
         if ctx.method == _LISTEN and (ids := _tasks_listened_for(ctx.params)) is not None:
@@ -153,7 +153,7 @@ class TaskMethods:
         try:
             view = await self._own(ctx, task_id)
             if view is None:
-                # The same answer whether the task is another client's or there is none.
+                # The error must not reveal whether another client has this task.
                 raise MCPError(code=INVALID_PARAMS, message="Task not found")
             shown = await self._serve(ctx.method, view, params)
         except LedgerDown as error:
@@ -161,13 +161,13 @@ class TaskMethods:
         return {**shown, "resultType": "complete", "_meta": {**self._stamp()}}
 
     async def _own(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> StoredView | None:
-        """Return a task of this client; None if there is no such task, or if it is another client's."""
+        """Return this client's task; None if there is no such task, or if another client owns it."""
         call_id, secret = split_id(task_id)
-        # Of other texts the secrets cannot be compared.
+        # `compare_digest` rejects text that is not ASCII.
         view = await self._book.find(call_id) if secret.isascii() else None
         if view is None or not hmac.compare_digest(view.content.origin.secret, secret):
             return None
-        # The handle of another call is not a task's, else its holder could answer for the user of its page.
+        # This handle is not a task's. Otherwise its holder could answer for the user who visits the call page.
         if view.content.is_continued:
             return None
         if view.content.origin.principal != self._parts.protection.principal(ctx):
@@ -178,11 +178,11 @@ class TaskMethods:
     async def _listen(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext, ids: Sequence[str]
     ) -> HandlerResult:
-        """Serve a stream that listens for tasks; those that are not the client's are not acknowledged."""
+        """Serve a stream that listens for tasks. Tasks that the client does not own are not acknowledged."""
         if not declares_tasks(ctx):
             raise extension_missing()
         try:
-            # Without their contents, which would be kept for as long as the stream lives.
+            # Keep only the ids. Task contents would stay in memory as long as the stream lives.
             own = {split_id(task_id)[0]: task_id for task_id in ids if await self._own(ctx, task_id) is not None}
         except LedgerDown as error:
             raise _out_of_reach(error) from error
@@ -197,7 +197,7 @@ class TaskMethods:
                 raise MCPError(code=INVALID_PARAMS, message="tasks/update needs inputResponses, an object")
             await self._book.answer(view.entry.call_id, cast("Mapping[str, Any]", responses))
         elif view.content.channel.reply is None:
-            # One that has ended for its client goes on as a call.
+            # A task that has ended only for its client continues as a call, so it is not cancelled.
             await self._book.cancel(view.entry.call_id)
         return {}
 
@@ -208,10 +208,10 @@ def _out_of_reach(error: LedgerDown) -> MCPError:
 
 
 def _check_name(ctx: ServerRequestContext[Any, Any], task_id: str) -> None:
-    """Check the header by which proxies find the task. Clients of older SDKs send none.
+    """Check the `Mcp-Name` header, by which proxies route a task's requests. Clients on older SDKs do not send it.
 
     Raises:
-        MCPError: It names another task.
+        MCPError: The header names another task.
     """
     request: object = ctx.request
     if not isinstance(request, Request):
@@ -226,10 +226,10 @@ class _TaskNotification(Notification[dict[str, Any], Literal["notifications/task
 
 
 def _tasks_listened_for(params: Mapping[str, Any] | None) -> Sequence[str] | None:
-    """Return the ids of the tasks that a request listens for; None if it does not mention tasks.
+    """Return the ids of the tasks that a request listens for; None if the request does not mention tasks.
 
     Raises:
-        MCPError: They are not a list of texts, or too many.
+        MCPError: The ids are not a list of texts, or there are too many.
     """
     wanted: object = (params or {}).get("notifications")
     if not isinstance(wanted, Mapping):
@@ -251,14 +251,14 @@ async def _serve_stream(
     """Serve one stream whose client listens for tasks.
 
     Args:
-        book: The tasks of the server.
+        book: The server's tasks.
         ctx: The request.
         call_next: Serves the rest of the stream.
-        tasks: The ids of the tasks by their calls; all belong to the client.
+        tasks: The task ids by call id. The client owns all of these tasks.
     """
     stream = _TaskStream(book, ctx, tasks)
     stop = book.store.listen(stream.note_change)
-    # Not in a task group, which would wrap the errors of the SDK's handler.
+    # Not in a task group, which would wrap errors from the SDK's handler.
     pump = asyncio.get_running_loop().create_task(stream.pump(), name="roundtrip: send the states of tasks")
     try:
         return await call_next(stream.context())
@@ -268,15 +268,15 @@ async def _serve_stream(
 
 
 class _TaskStream:
-    """One stream, with the tasks whose state it still has to send."""
+    """One stream, and the tasks whose state it must still send."""
 
     def __init__(self, book: CallBook, ctx: ServerRequestContext[Any, Any], tasks: Mapping[str, str]) -> None:
         self._tasks = tasks
         self._book = book
         self._ctx = ctx
         self._sent: dict[str, bytes] = {}
-        """The digests of the states that were sent last: a state may have a large result."""
-        # At first all: a task may have changed before the client began to listen.
+        """Digests of the last states sent. The states themselves may contain large results."""
+        # All tasks at first, because a task may have changed before the client began to listen.
         self._changed: dict[str, None] = dict.fromkeys(tasks)
         self._bell = anyio.Event()
         self._is_acknowledged = anyio.Event()
@@ -287,13 +287,13 @@ class _TaskStream:
         return replace(self._ctx, session=cast("ServerSession", session))
 
     def note_change(self, call_id: str | None) -> None:
-        """Note a task that may have changed; None for all, after changes may have been missed."""
+        """Note that a task may have changed. None means all tasks, because the store may have missed changes."""
         if call_id is None or call_id in self._tasks:
             self._changed.update(dict.fromkeys(self._tasks if call_id is None else (call_id,)))
             self._bell.set()
 
     async def pump(self) -> None:
-        """Send the state of each task that has changed, until the client leaves."""
+        """Send the state of each changed task until the client leaves."""
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self._is_acknowledged.wait()
             while True:
@@ -317,7 +317,7 @@ class _TaskStream:
         if view is None:
             return
         shown = self._book.describe(view)
-        # Workers renew leases, and store steps: clients see neither.
+        # Clients do not see lease renewals and stored steps, so these cause no notification.
         visible = json.dumps({name: value for name, value in shown.items() if name != "lastUpdatedAt"})
         digest = hashlib.blake2b(visible.encode(), digest_size=_DIGEST_BYTES).digest()
         if self._sent.get(call_id) == digest:
@@ -328,7 +328,7 @@ class _TaskStream:
 
 
 class _AcknowledgingSession:
-    """The SDK's session, which adds the tasks to the acknowledgment of a stream."""
+    """The SDK's session, with the tasks added to the stream's acknowledgment."""
 
     def __init__(self, session: ServerSession, ids: list[str], sent: anyio.Event) -> None:
         self._session = session
