@@ -44,9 +44,9 @@ _TIMES: Final = ("opened", "until", "when")
 _CHOICES: Final[Mapping[str, Choice]] = {"approve": "approved", "reject": "rejected"}
 _UNKNOWN: Final = (
     "There is nothing to decide here",
-    "This is over, or is not for you to decide. Your inbox shows what waits for you.",
+    "This approval is closed, or it is not yours to decide. Your inbox lists the approvals that wait for you.",
 )
-_LATE: Final = "Nothing was decided just now: this was decided already, or has changed since."
+_LATE: Final = "Your decision was not recorded: this was already decided, or it has changed."
 _NO_DECISION: Final = (
     'a decision must be {"decision": "approve"} or {"decision": "reject", "reason": text}; the reason to approve is '
     "optional"
@@ -98,9 +98,9 @@ def install_inbox(
 class InboxSite(PageSite):
     """Inbox of one server; `approvals` are those behind it."""
 
-    sent_elsewhere = "Open the page again, and decide there."
-    not_readable = "Nothing was decided. Open the page again, and decide there."
-    too_long = "Nothing was decided. Go back, and shorten your reason."
+    sent_elsewhere = "Open the page again and decide there."
+    not_readable = "Nothing was decided. Open the page again and decide there."
+    too_long = "Nothing was decided. Go back and shorten your reason."
     max_body_bytes = 16 * 1024
 
     def __init__(self, approvals: Inbox, **site: Unpack[SiteOptions]) -> None:
@@ -196,15 +196,15 @@ class InboxSite(PageSite):
         """Return the response to a request of the API."""
         request.state.page_url = self.url()
         if request.method == "POST" and not self._may_post(request):
-            return self._json({"error": "a decision must be sent as JSON, and not by another site"}, 403)
+            return self._json({"error": "a decision must be sent as JSON from this site"}, 403)
         reader = await self._approvals.reader(request)
         if not isinstance(reader, Reader):
             # A program cannot follow the redirect of a login.
-            return self._json({"error": "authentication is needed"}, 401, {"WWW-Authenticate": "Bearer"})
+            return self._json({"error": "authentication is required"}, 401, {"WWW-Authenticate": "Bearer"})
         try:
             return await self._answered(request, reader)
         except CallsUnavailable:
-            return self._json({"error": "the approvals cannot be reached now; try again later"}, 503, RETRY_HEADERS)
+            return self._json({"error": "approvals are temporarily unavailable; try again later"}, 503, RETRY_HEADERS)
 
     async def _answered(self, request: Request, reader: Reader) -> Response:
         approval_id = request.path_params.get("approval")
@@ -225,7 +225,7 @@ class InboxSite(PageSite):
         try:
             approvals, following = await self._approvals.page(reader, after)
         except ValueError:
-            return self._json({"error": "after must be a mark of this list"}, 400)
+            return self._json({"error": "after must be the 'next' value of an earlier page"}, 400)
         return self._json({"approvals": [_as_data(one) for one in approvals], "next": following}, 200)
 
     async def _decided(self, request: Request, reader: Reader, approval_id: str) -> Response:
@@ -255,7 +255,7 @@ class InboxSite(PageSite):
         return self._json({"error": _LATE}, 409)
 
     def _unknown(self) -> Response:
-        return self._json({"error": "there is no such approval for you to decide"}, 404)
+        return self._json({"error": "you have no such approval to decide"}, 404)
 
     def _json(self, data: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
         # In ASCII: a lone surrogate has no place in UTF-8.

@@ -30,9 +30,9 @@ from roundtrip.stored.content import CallContent, split_id
 from roundtrip.stored.desk import HostServer
 
 _LOST: Final = (
-    "The server failed while it worked, and it is unknown if it was done. Find that out before you begin again."
+    "The server stopped while it was working. We do not know whether the action was completed. "
+    "Check before you try again."
 )
-
 
 _SETTLE_SECONDS: Final = 1.0
 """Time for which the browser's answer waits for the next question. It holds no thread."""

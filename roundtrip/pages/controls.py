@@ -333,7 +333,7 @@ def _read_text(field: FormField, text: str) -> Any:
             return ""
         return _nothing(field, "Fill this in.")
     if any(unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t" for char in typed):
-        raise FieldInvalid("It has a character that cannot be shown. Type it again.")
+        raise FieldInvalid("It contains a character that cannot be shown. Type it again.")
     match field.kind:
         case FieldKind.WHOLE:
             return int(typed) if _WHOLE_PATTERN.fullmatch(typed) else typed

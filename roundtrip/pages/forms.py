@@ -274,4 +274,4 @@ def _errors_of(schema: Mapping[str, Any], content: dict[str, Any]) -> "list[Vali
 def _words_of_error(error: "ValidationError") -> str:
     limit = printable(str(cast("object", error.validator_value)))
     rule = _RULES.get(str(error.validator))
-    return f"It must {rule} {limit}." if rule is not None else "It does not fit this question."
+    return f"It must {rule} {limit}." if rule is not None else "It is not a valid answer to this question."

@@ -32,7 +32,7 @@ _PATH: Final = "/ask"
 _TICKET_PATTERN: Final = re.compile(r"[A-Za-z0-9._~-]{16,2048}", re.ASCII)
 """A ticket may stand in a header and in a path."""
 
-_ANSWERED: Final = "This was answered already, or has changed since. Nothing was sent just now."
+_ANSWERED: Final = "This was already answered, or it has changed. Your last answer was not sent."
 
 
 class QuestionPages(PageSite):
@@ -47,9 +47,9 @@ class QuestionPages(PageSite):
         ValueError: An argument is not of its form.
     """
 
-    sent_elsewhere = "Open the page again, and answer it there."
-    not_readable = "Nothing was sent. Open the page again, and answer it there."
-    too_long = "Nothing was sent. Go back, and shorten your answer."
+    sent_elsewhere = "Open the page again and answer there."
+    not_readable = "Nothing was sent. Open the page again and answer there."
+    too_long = "Nothing was sent. Go back and shorten your answer."
     max_body_bytes = 256 * 1024
 
     def __init__(

@@ -110,11 +110,11 @@ class PageSite:
 
     def unreadable(self, status: int = 400) -> Response:
         """Return the page for a form that no page sends."""
-        return self.error(status, "This could not be read", self.not_readable)
+        return self.error(status, "This form could not be read", self.not_readable)
 
     def login(self) -> Response:
         """Return the page for a reader who is not known."""
-        return self.error(401, "Please log in", "Log in, and open this page again.")
+        return self.error(401, "Please log in", "Log in, then open this page again.")
 
     def redirect(self, url: str) -> Response:
         """Return a response that leads the browser to a page, so that no reload sends its form again."""
@@ -149,7 +149,7 @@ class PageSite:
     async def _posted(self, request: Request) -> Posted | Response:
         """Return what a form of this site has sent, or the page that says why it cannot be taken."""
         if not is_own_form(request.headers, self._origin):
-            return self.error(403, "This did not come from this page", self.sent_elsewhere)
+            return self.error(403, "This form was sent from another page", self.sent_elsewhere)
         if not is_form(request.headers):
             return self.unreadable(415)
         try:

@@ -49,7 +49,7 @@ _PATIENCE_SECONDS: Final = 1.0
 _CLOSING_SECONDS: Final = 1.0
 _USED: Final = (
     "This address works only once",
-    "Repeat your request in the application that you came from, and it opens the page again.",
+    "Repeat your request in the application that you came from. It opens the page again.",
 )
 
 

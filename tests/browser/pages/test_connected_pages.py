@@ -14,7 +14,7 @@ from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.conftest import HOSTILE, LONG, Scheme, has_tall_button, log_in, markup_of, press, see
 from tests.browser.pages.connected import MAX_AGE_SECONDS, Asked, ConnectedShop, connected_shop
 
-ANSWERED = "This was answered already, or has changed since. Nothing was sent just now."
+ANSWERED = "This was already answered, or it has changed. Your last answer was not sent."
 NOTHING = "There is nothing to answer here"
 
 
@@ -51,14 +51,14 @@ def test_outage_loses_nothing_that_was_sent(tab: Tab, shop: ConnectedShop, monke
         with outage(monkeypatch):
             # It looks again by itself.
             page.reload()
-            see(page, "This cannot be shown just now")
+            see(page, "This page is temporarily unavailable")
         see(page, question)
         page.get_by_role("textbox").fill(text)
         with outage(monkeypatch):
             press(page, "Answer")
-            see(page, "This cannot be shown just now")
+            see(page, "This page is temporarily unavailable")
             press(page, "Send again")
-            see(page, "This cannot be shown just now")
+            see(page, "This page is temporarily unavailable")
         press(page, "Send again")
     see(page, "Done")
     assert shop.orders == ["Ada <b>\"', Paris & Rome"]
@@ -175,7 +175,7 @@ def test_other_sites_neither_answer_nor_frame_a_page(tab: Tab, shop: ConnectedSh
     framed.wait_for_load_state()
     assert framed.locator("form").count() == 0
     press(page, "Win")
-    see(page, "This did not come from this page")
+    see(page, "This form was sent from another page")
     page.goto(link)
     see(page, "Your name?")
     assert shop.orders == []
@@ -213,7 +213,7 @@ def test_refund_is_approved_by_keyboard_alone(tab: Tab, desk: ConnectedShop) -> 
     tab.page.reload()
     assert tab.page.get_by_role("button").count() == 0
     tab.page.goto(f"{desk.base}/approvals")
-    expect(tab.page.get_by_text("Nothing waits for you.")).to_be_visible()
+    expect(tab.page.get_by_text("No approvals are waiting for you.")).to_be_visible()
 
 
 def test_rejection_needs_a_reason_and_texts_run_nowhere(tab: Tab, desk: ConnectedShop) -> None:
@@ -240,7 +240,7 @@ def test_rejection_needs_a_reason_and_texts_run_nowhere(tab: Tab, desk: Connecte
     expect(other.locator("main .notice")).to_contain_text("Approved by fay")
     reason.fill("No receipt")
     press(tab.page, "Reject")
-    expect(tab.page.locator(".notice").first).to_contain_text("Nothing was decided just now")
+    expect(tab.page.locator(".notice").first).to_contain_text("Your decision was not recorded")
     expect(tab.page.locator(".notice").last).to_contain_text("Approved by fay")
     assert all(request.startswith((desk.base, "data:")) for request in tab.requests)
 

@@ -280,8 +280,8 @@ def test_pages_have_no_barriers_and_fit_a_phone(tab: Tab, shop: PageShop, axe: A
     page.goto(shop.url())
     for answer, decline in [
         ("Answer", "Do not answer"),
-        ("Send answers", "Do not answer any"),
-        ("Send answers", "Do not answer any"),
+        ("Send answers", "Do not answer any of these"),
+        ("Send answers", "Do not answer any of these"),
         (None, "No"),
         (None, "Do not continue"),
     ]:

@@ -74,7 +74,7 @@ async def test_inbox_is_unavailable_while_the_store_is_down(
         refreshes = 'http-equiv="refresh" content="5"' in away[0].text
         assert refreshes == (method == "labelled")
         assert ('name="choice" value="approve"' in away[0].text) == (method != "labelled")
-        assert away[1].json() == {"error": "the approvals cannot be reached now; try again later"}
+        assert away[1].json() == {"error": "approvals are temporarily unavailable; try again later"}
         await fay.decide("approve")
         assert text_of(await resume(client, asked)) == "refunded 5"
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
@@ -278,7 +278,7 @@ async def test_approver_sees_everything_that_will_run() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "choice", "heading", "verdict"),
-    [("2026-07-28", "reject", "It did not work", "Rejected"), ("legacy", "approve", "Done", "Approved")],
+    [("2026-07-28", "reject", "Not completed", "Rejected"), ("legacy", "approve", "Done", "Approved")],
 )
 async def test_page_of_the_caller_tells_the_decision_and_its_reason(
     mode: str, choice: str, heading: str, verdict: str
@@ -358,8 +358,8 @@ async def test_form_says_who_reads_the_reason() -> None:
         await Peer(http, f"{url}/mcp", headers={"x-user": "ann"}).call("close_books", year=2026)
         fay = Person(url, "fay")
         paged, task = [await fay.one(start) for start in ("Refund", "Close")]
-        assert "the person who asked is shown the reason" in (await fay.get(f"/approvals/{paged}")).text
-        assert "is shown the reason" not in (await fay.get(f"/approvals/{task}")).text
+        assert "The person who made the request will see your reason" in (await fay.get(f"/approvals/{paged}")).text
+        assert "will see your reason" not in (await fay.get(f"/approvals/{task}")).text
         assert "so that the person who asked knows" in (await fay.post(paged, "reject")).text
         assert "the reason is kept with the call" in (await fay.post(task, "reject")).text
         answer = await fay.api(f"/{task}", json={"decision": "reject"})

@@ -80,7 +80,7 @@ async def test_lost_call_says_that_its_outcome_is_unknown() -> None:
         assert result.is_error
         assert "Its outcome is unknown: find out what was done before you begin the call again." in text_of(result)
         page = (await Browser(url, "ann").open(link)).text
-    assert "it is unknown if it was done" in page
+    assert "We do not know whether the action was completed" in page
 
 
 @modes
@@ -100,7 +100,7 @@ async def test_page_is_unavailable_while_the_store_is_down(
                     away.append(await browser.open(link))
             for response in away:
                 assert (response.status_code, response.headers["retry-after"]) == (503, "5")
-                assert "This cannot be shown just now" in response.text
+                assert "This page is temporarily unavailable" in response.text
             # What was sent can be sent again; a page that was only looked at looks again by itself.
             refreshes = ['http-equiv="refresh" content="5"' in response.text for response in away]
             assert refreshes == [False, True][: len(away)]

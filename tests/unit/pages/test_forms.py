@@ -80,7 +80,7 @@ REQUIRED: list[tuple[Shape, list[str], Any]] = [
     ({**TEXT, "minLength": 1, "maxLength": 3}, ["a\r\nb"], "a\nb"),
     ({**TEXT, "minLength": 1, "maxLength": 3}, ["abcd"], "It must be 1 to 3 characters."),
     (TEXT, [""], "Fill this in."),
-    (TEXT, ["a\x00b"], "It has a character that cannot be shown. Type it again."),
+    (TEXT, ["a\x00b"], "It contains a character that cannot be shown. Type it again."),
     ({**TEXT, "format": "email"}, [" ada@example.com "], "ada@example.com"),
     ({**TEXT, "format": "email"}, ["ada"], "It must be an e-mail address, such as ada@example.com."),
     ({**TEXT, "format": "uri"}, ["x"], "It must be an address with its scheme, such as https://example.com."),
@@ -187,7 +187,7 @@ RULES: list[tuple[Shape, str, str]] = [
     ({**NUMBER, "exclusiveMinimum": 3}, "It must be more than 3.", "3"),
     ({**NUMBER, "exclusiveMaximum": 3}, "It must be less than 3.", "3"),
     ({**WHOLE, "multipleOf": 5}, "It must be a multiple of 5.", "6"),
-    ({**WHOLE, "enum": [1, 2]}, "It does not fit this question.", "3"),
+    ({**WHOLE, "enum": [1, 2]}, "It is not a valid answer to this question.", "3"),
 ]
 
 
