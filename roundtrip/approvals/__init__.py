@@ -1,1 +1,1 @@
-"""Approvals: rules, the inbox, and the pages by which people decide."""
+"""Approvals: rules, the inbox, and the pages on which people decide."""

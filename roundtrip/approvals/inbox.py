@@ -1,7 +1,7 @@
-"""Provide the approvals of a server: to legs, to the people who decide, and to the author's functions.
+"""Approval inbox: approvals for legs, for the people who decide, and for the author's functions.
 
-Each change is a compare-and-set of the stored call, by the rules of `rules.py` and the store's clock. The store
-finds the calls that wait for a group by a label, whatever the number of other calls.
+Every change is a compare-and-set of the stored call, under the rules in `rules.py` and on the store's clock. A label on
+each call lets the store find the calls that wait for a group, however many other calls it holds.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ _ID_BYTES: Final = 16
 _PAGE_SIZE: Final = 20
 _NOTIFY_SECONDS: Final = 30.0
 _THREADS: Final = Pool(4)
-"""Plain functions that notify people share few threads, and take none from tools: mail servers may be slow."""
+"""Plain functions that notify people share these few threads and take none from tools, because mail servers may be
+slow.
+"""
 _STOP_SECONDS: Final = 2.0
 _MARK: Final = re.compile(r"[A-Za-z0-9_-]{1,800}", re.ASCII)
 
@@ -73,7 +75,7 @@ class ShownApproval(NamedTuple):
     opened: float
     until: float
     pin: str
-    """The digest of its wording, which a form must have been shown for."""
+    """The digest of the wording. A form can only decide the wording that it showed."""
     state: Literal["pending", "approved", "rejected", "expired", "closed"] = "pending"
     who: str | None = None
     when: float | None = None
@@ -82,14 +84,14 @@ class ShownApproval(NamedTuple):
     """True if the caller has a page that shows the decision and its reason."""
 
 
-# Registration.
+# Registration
 
 
 def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
     """Check that a function that needs an approval can get one.
 
     Raises:
-        InvalidSignature: The server has no inbox, or its calls cannot wait for so long.
+        InvalidSignature: The server has no inbox, or its calls expire before the approval does.
     """
     owner = function.owner
     if inbox is None:
@@ -135,9 +137,9 @@ class _InboxPart(LegPart):
 
 
 def _settler_for(served: OpenLeg) -> ApprovalSettler:
-    """Return the settler of approvals for a leg of a call."""
+    """Return the approval settler for a leg."""
     if (dry_run := served.parts.effects.dry_run) is not None:
-        # It has no caller, and less time than the recorded call had.
+        # A dry run has no caller, and less time left than the recorded call had.
         return ApprovalSettler(dry_run.decided, math.inf)
     task = cast("WorkerLeg | None", served.stored)
     states: dict[str, ApprovalState] = {}
@@ -153,13 +155,13 @@ def _settler_for(served: OpenLeg) -> ApprovalSettler:
 
 
 class Inbox(rules.ApprovalFeature, LegExtension):
-    """Approvals of one server.
+    """Approval inbox of one server.
 
     Args:
         settings: The author's settings.
-        parts: Its keys and clocks.
+        parts: The server's keys and clocks.
         book: The stored calls.
-        authenticate: Names the person of a request.
+        authenticate: Returns the person who sent a request.
         base_url: The address at which browsers reach the server.
     """
 
@@ -182,7 +184,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         self._sending: set[asyncio.Task[bool]] = set()
 
     def knows(self, group: str) -> bool:
-        """Return False if the author listed all groups, and this one is not among them."""
+        """Return False if the author listed all groups and this group is not among them."""
         return self._listed is None or group in self._listed
 
     @property
@@ -190,7 +192,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         """Return the groups that the author listed."""
         return ", ".join(map(repr, sorted(self._listed or ()))) or "no groups"
 
-    # Legs.
+    # Legs
 
     @override
     def join(self, leg: OpenLeg) -> LegPart | None:
@@ -203,12 +205,12 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         return partial(rules.park_approvals, asked, read)
 
     def _asked(self, approvals: Mapping[str, PendingQuestion], call_id: str) -> dict[str, Record]:
-        """Return the approvals that a leg needs, as `park_approvals` takes them."""
+        """Return the approvals that a leg needs, in the form that `park_approvals` expects."""
         found: dict[str, Record] = {}
         for name, waiting in approvals.items():
             question = cast("ApprovalQuestion", waiting.question)
             if not self.knows(question.by):
-                # Its group is not named, as it may have come from a client.
+                # The message omits the group name, which may come from a client.
                 LOG.warning(
                     "no person can decide approval %r, as Approvals(groups=...) has not its group, but %s; correct "
                     "by=, or add the group",
@@ -230,23 +232,24 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         return found
 
     def reseal(self, content: CallContent, entry: CallEntry) -> None:
-        """Make the labels of groups with the newest key."""
+        """Recompute the group labels with the newest key."""
         records = rules.records_of(content)
         for record in records:
             record["label"] = _label(record["by"], self._book.page_keys[0])
         if records and not entry.has_ended:
             rules.relabel(entry, content)
 
-    # Readers. Each method hides what its reader must not decide, and raises `CallsUnavailable` without the store.
+    # Readers. Each method hides approvals that its reader must not decide. If the store is down, it raises
+    # `CallsUnavailable`.
 
     async def reader(self, request: Request) -> Reader | Response | None:
-        """Return the person of a request; or the response of a login; or None."""
+        """Return the person who sent a request, a login response, or None for an unknown person."""
         person = await self._authenticate(request)
         if person is None or isinstance(person, Response):
             return person
         if isinstance(person, AccessToken):
             if not person.subject:
-                # It names a client, and no person.
+                # A token without a subject names a client, not a person.
                 return None
             principal = compact_json(principal_components(person))
         else:
@@ -265,12 +268,13 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         return frozenset([found] if isinstance(found, str) else cast("Iterable[str]", found))
 
     async def page(self, reader: Reader, after: str | None) -> tuple[list[ShownApproval], str | None]:
-        """Return a page of pending approvals, the oldest first: the first page, or the one behind a mark.
+        """Return a page of pending approvals, oldest first, and the mark at which the next page starts.
 
-        Return the mark of the next page, too; None for the last one.
+        `after` is the mark from the previous page, or None for the first page. The returned mark is None on the last
+        page.
 
         Raises:
-            ValueError: The mark is not one of this inbox.
+            ValueError: The mark does not come from this inbox.
         """
         place = None if after is None else _place_of(after)
         with reaching_store():
@@ -289,20 +293,25 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             return shown, None if last is None else _mark_of(last)
 
     async def waiting(self, *, limit: int) -> list[EntrySummary]:
-        """Return calls that wait for groups which the author listed, those that have waited longest first."""
+        """Return calls that wait for any group in the author's list, longest wait first."""
         return (await self._oldest(self._listed or (), limit=limit))[:limit]
 
     async def _oldest(
         self, groups: Iterable[str], *, limit: int, after: tuple[float, str] | None = None
     ) -> list[EntrySummary]:
-        """Return calls that wait for groups, `limit` of each at most, those that have waited longest first."""
+        """Return calls that wait for any of these groups, longest wait first, with at most `limit` calls per group
+        label.
+        """
         calls: dict[str, EntrySummary] = {}
         for label in {_label(group, key) for group in groups for key in self._book.page_keys}:
             calls |= {one.call_id: one for one in await self._book.store.labelled(label, limit=limit, after=after)}
         return sorted(calls.values(), key=lambda one: (one.created, one.call_id))
 
     async def find(self, reader: Reader, approval_id: str) -> ShownApproval | None:
-        """Return an approval of the reader's groups; None if it is unknown, another group's, or of their own call."""
+        """Return an approval that the reader may decide.
+
+        Return None if the approval is unknown, belongs to another group, or is for the reader's own call.
+        """
         call_id, _ = split_id(approval_id)
         with reaching_store():
             view = await self._book.find(call_id)
@@ -314,12 +323,14 @@ class Inbox(rules.ApprovalFeature, LegExtension):
     async def decide(
         self, reader: Reader, approval_id: str, pin: str | None, choice: Choice, reason: str
     ) -> ShownApproval | bool | None:
-        """Decide a pending approval, once; return it, or None as `find` does, and False if it no longer waits.
+        """Decide a pending approval once, and return it.
+
+        Return None if the reader may not see the approval (see `find`), and False if it is no longer pending.
 
         Args:
-            reader: The person.
-            approval_id: Its id.
-            pin: The digest of the wording that the person saw; None if they name the id alone.
+            reader: The person who decides.
+            approval_id: The approval's id.
+            pin: The digest of the wording that the person saw; None if the request has only the id.
             choice: The decision.
             reason: The reason; may be empty.
         """
@@ -356,7 +367,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             opened=record["opened"],
             until=record["until"],
             pin=record["pin"],
-            # A page of the caller's machine does not know its reader.
+            # A local page does not know who reads it, so it shows no decision.
             tells_caller=bool(content.channel.page_secret) and not content.channel.is_local,
         )
         made = record["decision"]
@@ -368,12 +379,12 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             return shown._replace(state="expired", when=shown.until)
         return shown
 
-    # Notifications.
+    # Notifications
 
     def tell(
         self, entry: CallEntry, content: CallContent, *, pending: Iterable[Record] = (), decided: Iterable[Record] = ()
     ) -> None:
-        """Notify the groups of pending approvals, and tell the author of decisions."""
+        """Notify the groups of pending approvals, and report decisions to the author's function."""
         if self._settings.on_pending is not None:
             for record in pending:
                 self._send(self._settings.on_pending, self._pending(entry, content, record))
@@ -383,14 +394,14 @@ class Inbox(rules.ApprovalFeature, LegExtension):
                 self._send(self._settings.on_decided, self._pending(entry, content, record), decision)
 
     def can_remind(self, content: CallContent, now: float) -> bool:
-        """Return True if the author has a function that notifies groups, and a call waits for some."""
+        """Return True if the author has a function that notifies groups, and the call waits for a group."""
         return self._settings.on_pending is not None and bool(rules.pending_approvals(content, now))
 
     async def remind(self, change: ChangeCall) -> None:
-        """Notify the groups of a call's pending approvals again, by the author's `on_pending`, in this process.
+        """Call the author's `on_pending` again for each pending approval of a call, in this process.
 
         Raises:
-            CallNotChanged: The call waits for no approval, the server has no `on_pending`, or that failed.
+            CallNotChanged: The call waits for no approval, the server has no `on_pending`, or `on_pending` failed.
             LedgerDown: The store cannot be used.
         """
         function = self._settings.on_pending
@@ -413,7 +424,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             )
 
     async def finish_telling(self) -> None:
-        """Wait until everything that was sent on this event loop has ended. Each function has a time limit."""
+        """Wait until all notifications on this event loop have finished. Each notification has a time limit."""
         if own := self._own_sending():
             await asyncio.wait(own)
 
@@ -433,7 +444,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         task.add_done_callback(self._sending.discard)
 
     async def stop(self) -> None:
-        """Wait for the notifications of this event loop for a moment, and cancel the others."""
+        """Wait briefly for the notifications on this event loop, then cancel those that still run."""
         if own := self._own_sending():
             _, late = await asyncio.wait(own, timeout=_STOP_SECONDS)
             for task in late:
@@ -445,8 +456,8 @@ class Inbox(rules.ApprovalFeature, LegExtension):
 
 
 async def _sent(function: Callable[..., object], *arguments: object) -> bool:
-    """Call an author's function, and log its error. Return True if it had none."""
-    # The time of a plain one begins when it gets a thread.
+    """Call an author's function, and log its error. Return True if it raised none."""
+    # A plain function's time limit starts only when it gets a thread.
     turn = nullcontext() if inspect.iscoroutinefunction(function) else _THREADS.slots().limiter
     try:
         async with turn:
@@ -459,12 +470,14 @@ async def _sent(function: Callable[..., object], *arguments: object) -> bool:
 
 
 async def _called(function: Callable[..., object], *arguments: object, is_limited: bool = False) -> Any:
-    """Return what an author's function returns: a coroutine function here, a plain one in a thread.
+    """Return the result of an author's function. A coroutine function runs on the event loop, a plain function in a
+    thread.
 
     Args:
         function: The function.
         *arguments: Its arguments.
-        is_limited: True if the caller limits threads and their time, so that a late one is left behind.
+        is_limited: True if the caller limits the threads and the running time. A function that runs too long is
+            abandoned.
     """
     if inspect.iscoroutinefunction(function):
         return await function(*arguments)
@@ -475,7 +488,7 @@ async def _called(function: Callable[..., object], *arguments: object, is_limite
 
 
 def _listed(groups: Mapping[str, Collection[str]]) -> frozenset[str]:
-    """Return all groups of a mapping."""
+    """Return all groups in a mapping."""
     return frozenset(one for own in groups.values() for one in ([own] if isinstance(own, str) else own))
 
 
@@ -497,10 +510,10 @@ def _mark_of(summary: EntrySummary) -> str:
 
 
 def _place_of(mark: str) -> tuple[float, str]:
-    """Return the place that a mark names.
+    """Return the position in the list that a mark encodes.
 
     Raises:
-        ValueError: It is not a mark.
+        ValueError: The text is not a mark.
     """
     if _MARK.fullmatch(mark) is None:
         raise ValueError("not a mark of the inbox")

@@ -1,7 +1,7 @@
-"""Serve the inbox: pages for people, and an API in JSON, by which they list, approve and reject.
+"""Inbox site: pages for people, and a JSON API, to list, approve and reject.
 
-The pages work as question pages do: a GET changes nothing, and a form fits the reader and the wording that it was shown
-for. The API takes JSON only, which no page of another site can send without asking first.
+The pages work like question pages: a GET changes nothing, and a form is valid only for the reader and the wording that
+it was shown for. The API accepts only JSON, which a page on another site cannot send without a CORS preflight.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ API_PATH: Final = f"{INBOX_PATH}/api"
 _MAX_HEADING_CHARS: Final = 200
 _MAX_REASON_CHARS: Final = 2000
 _API_FACTS: Final = ("id", "message", "by", "tool", "caller", "opened", "until", "state", "when", "who", "reason")
-"""What the API shows of an approval, in this order."""
+"""The fields of an approval that the API returns, in this order."""
 _TIMES: Final = ("opened", "until", "when")
 _CHOICES: Final[Mapping[str, Choice]] = {"approve": "approved", "reject": "rejected"}
 _UNKNOWN: Final = (
@@ -68,7 +68,7 @@ def install_inbox(
     """Give a server its inbox.
 
     Raises:
-        ValueError: The server does not know its callers, or the people who decide.
+        ValueError: The server cannot identify its callers or the people who decide, or gives no links.
     """
     if pages is None or pages.authenticate is None or pages.base_url is None:
         raise ValueError(
@@ -96,7 +96,7 @@ def install_inbox(
 
 
 class InboxSite(PageSite):
-    """Inbox of one server; `approvals` are those behind it."""
+    """Inbox pages and API of one server."""
 
     sent_elsewhere = "Open the page again and decide there."
     not_readable = "Nothing was decided. Open the page again and decide there."
@@ -109,7 +109,7 @@ class InboxSite(PageSite):
 
     @property
     def routes(self) -> list[Route]:
-        """Return the routes, for an application that is reached at the base address."""
+        """Return the routes, for an application that is served at the base address."""
         return [
             Route(INBOX_PATH, self.respond, methods=["GET"]),
             Route(API_PATH, self.respond_to_api, methods=["GET"]),
@@ -118,13 +118,13 @@ class InboxSite(PageSite):
         ]
 
     def url(self, approval_id: str | None = None) -> str:
-        """Return the address of the inbox, or of an approval."""
+        """Return the address of the inbox, or of one approval."""
         return f"{self._base}{INBOX_PATH}" + ("" if approval_id is None else f"/{approval_id}")
 
-    # Pages.
+    # Pages
 
     async def respond(self, request: Request) -> Response:
-        """Return the response to a request for the list of approvals, or for the page of one."""
+        """Return the response to a request for the approval list or for one approval page."""
         given = request.path_params.get("approval")
         approval_id = str(given or "")
         request.state.page_url = self.url(None if given is None else quote(approval_id, safe=""))
@@ -154,7 +154,7 @@ class InboxSite(PageSite):
         return self._approval_page(reader, approval, 200 if notice is None else 409, notice=notice)
 
     async def _form_answered(self, reader: Reader, approval_id: str, posted: Posted) -> Response:
-        """Return the response to the content of a form.
+        """Return the response to a submitted form.
 
         Raises:
             CallsUnavailable: The store cannot be used.
@@ -190,16 +190,16 @@ class InboxSite(PageSite):
         said: dict[str, Any] = {"notice": notice, "mistake": mistake, "reason": reason}
         return self.page("approval", status, approval=shown, token=token, **said, **self._about(reader))
 
-    # API.
+    # API
 
     async def respond_to_api(self, request: Request) -> Response:
-        """Return the response to a request of the API."""
+        """Return the response to an API request."""
         request.state.page_url = self.url()
         if request.method == "POST" and not self._may_post(request):
             return self._json({"error": "a decision must be sent as JSON from this site"}, 403)
         reader = await self._approvals.reader(request)
         if not isinstance(reader, Reader):
-            # A program cannot follow the redirect of a login.
+            # A program cannot follow a login redirect.
             return self._json({"error": "authentication is required"}, 401, {"WWW-Authenticate": "Bearer"})
         try:
             return await self._answered(request, reader)
@@ -258,7 +258,7 @@ class InboxSite(PageSite):
         return self._json({"error": "you have no such approval to decide"}, 404)
 
     def _json(self, data: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
-        # In ASCII: a lone surrogate has no place in UTF-8.
+        # ASCII output, because UTF-8 cannot encode a lone surrogate.
         text = json.dumps(data)
         return Response(text, status, {**self._headers, **(headers or {})}, media_type=JSONResponse.media_type)
 
@@ -278,7 +278,7 @@ def _iso(at: float) -> str:
 
 
 def _listed(approval: ShownApproval) -> dict[str, Any]:
-    """Return an approval as the template of the list takes it. Callers write a part of its text, so it is cut."""
+    """Return an approval for the list template. Callers write part of the text, so long texts are truncated."""
     heading = approval.message.partition("\n")[0]
     is_long = len(heading) > _MAX_HEADING_CHARS
     return _viewed(approval) | {
@@ -288,7 +288,7 @@ def _listed(approval: ShownApproval) -> dict[str, Any]:
 
 
 def _viewed(approval: ShownApproval) -> dict[str, Any]:
-    """Return an approval as the templates take it."""
+    """Return an approval in the form that the templates expect."""
     facts: dict[str, Any] = approval._asdict()
     shown = {
         name: printable(value, keep_newlines=name == "reason") if isinstance(value, str) else value
@@ -305,6 +305,6 @@ def _moment(at: float) -> dict[str, str]:
 
 
 def _as_data(approval: ShownApproval) -> dict[str, Any]:
-    """Return an approval as the API shows it."""
+    """Return an approval in the form that the API returns."""
     shown = ((name, getattr(approval, name)) for name in _API_FACTS)
     return {name: _iso(value) if name in _TIMES else value for name, value in shown if value is not None}

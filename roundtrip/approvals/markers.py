@@ -1,6 +1,6 @@
-"""Provide approvals: questions that a person of a group decides in the server's inbox, and no client; their settings.
+"""Approval markers and settings. An approval is a question that a member of a group decides in the server's inbox.
 
-Decisions come with the stored call, and never from its client.
+Decisions are stored with the call. A client never sends them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 _MIN_REMIND_SECONDS = 1.0
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _VOID: Final = "~~void-"
-"""Prefix of the names of computed values: approvals that do not count, as a review has changed an answer."""
+"""Name prefix of computed values that list voided approvals. A review that changes an answer voids later approvals."""
 _VOLATILE_AFTER: Final = 3
-"""Approvals that may be lost to a changed wording before it counts as volatile."""
+"""How many given approvals a changed wording may invalidate before the wording counts as volatile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Approval that a person has given."""
+    """Approval that a person gave."""
 
     who: str
     when: datetime
@@ -44,21 +44,23 @@ class Approval:
 
 
 class Approve(ExternalMarker[Approval]):
-    """Ask the people of a group to approve. The consumer receives the `Approval`.
+    """Ask a group to approve. The consumer receives the `Approval`.
 
     The call waits in the server's store, and holds no thread, worker or connection. Callers cannot decide their own
     calls. A rejection raises `ApprovalRejected`.
 
     Args:
-        message: The wording that is approved. Another wording needs another approval.
-        by: The group, as `Approvals(groups=...)` names it.
-        within: Seconds, or a `timedelta`, after which it raises `ApprovalExpired`. By default as long as the call may
-            live. A call that is not a task cannot wait longer than its `max_age`.
-        remind: Seconds, or a `timedelta`, after which `Approvals(on_pending=...)` is called again, and again.
-        fallback: The value, or a function that makes it, if the time is over. It must be JSON or an `Approval`.
+        message: The wording to approve. A changed wording needs a new approval.
+        by: The group, as named in `Approvals(groups=...)`.
+        within: Seconds, or a `timedelta`, before it raises `ApprovalExpired`. By default, it waits as long as the call
+            lives. A call that is not a task cannot wait longer than its `max_age`.
+        remind: Seconds, or a `timedelta`, after which `Approvals(on_pending=...)` is called again, repeatedly until the
+            approval is decided.
+        fallback: The value to use if the time runs out, or a function that returns it. It must be JSON or an
+            `Approval`.
 
     Raises:
-        ValueError: A time or a text is out of its range.
+        ValueError: A time or a text is out of range.
 
     Example:
         ```python
@@ -97,7 +99,7 @@ class Approve(ExternalMarker[Approval]):
 
     @override
     def question(self) -> ApprovalQuestion:
-        """Return it as a question."""
+        """Return the approval as a question."""
         return ApprovalQuestion(self)
 
     @override
@@ -110,7 +112,7 @@ def seconds_of(given: float | timedelta, name: str, *, least: float = 0.0) -> fl
     """Return a duration in seconds.
 
     Raises:
-        ValueError: It is not a duration, or too short.
+        ValueError: The value is not a duration, or is too short.
     """
     seconds: Any = given.total_seconds() if isinstance(given, timedelta) else given
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
@@ -122,40 +124,43 @@ def seconds_of(given: float | timedelta, name: str, *, least: float = 0.0) -> fl
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """Approval that waits for a decision, for a mail or a chat."""
+    """Pending approval, for a mail or chat message."""
 
     id: str
-    """Its id for the API."""
+    """The approval's id in the API."""
     message: str
     by: str
     """The group that decides."""
     tool: str
     caller: str
-    """The person whose client made the call, who must not decide."""
+    """The person whose client made the call. This person must not decide."""
     opened: datetime
     until: datetime
-    """The time after which it expires."""
+    """The time at which the approval expires."""
     url: str
-    """The page on which it is decided, by people who are logged in."""
+    """The page on which people who are logged in can decide."""
     number: int = 1
-    """The number of this notification: 1 for the first one."""
+    """The number of this notification, starting at 1."""
 
     @property
     def is_reminder(self) -> bool:
-        """Return True if the group was notified of it before."""
+        """Return True if the group was notified before."""
         return self.number > 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Approvals:
-    """Settings of a server's approvals: `Server(approvals=Approvals(groups=...))`.
+    """Server settings for approvals: `Server(approvals=Approvals(groups=...))`.
 
     Args:
-        groups: Returns the groups for which a person decides; or a mapping. It receives the person as
-            `Pages(authenticate=...)` returns them: a text, or an access token.
-        on_pending: Is called with a `PendingApproval` when one waits, and again for each reminder: at most once each,
-            by one of all instances. It may be asynchronous; an error of it is logged.
-        on_decided: Is called with a `PendingApproval` and its `Decision`, in the same way.
+        groups: A function that returns the groups a person belongs to, or a mapping from person to groups. The person
+            is
+            the value that `Pages(authenticate=...)` returns: a text, or an access token.
+        on_pending: Called with a `PendingApproval` when an approval opens, and again for each reminder. Only one
+            instance
+            calls it, at most once for each notification. It may be asynchronous. roundtrip logs the exceptions it
+            raises.
+        on_decided: Called with a `PendingApproval` and its `Decision`, under the same rules.
     """
 
     groups: Mapping[str, Collection[str]] | Callable[[Any], Iterable[str] | Awaitable[Iterable[str]]]
@@ -172,7 +177,7 @@ class Approvals:
 
 
 class ApprovalQuestion(ExternalQuestion):
-    """Approval, as a question that has no form on the wire."""
+    """Approval as a question. It is never sent to the client."""
 
     __slots__ = ("pin", "remind", "within")
 
@@ -205,7 +210,7 @@ class ApprovalQuestion(ExternalQuestion):
         if isinstance(value, Approval):
             return {"kind": "approval", "value": _APPROVAL.dump_python(value, mode="json"), "pin": self.pin}
         plain = _ANY.dump_python(value, mode="json")
-        # It must be the same on all legs.
+        # The value must survive a round trip through JSON, so that it is the same on all legs.
         if plain != value:
             raise ValueError("it is not JSON")
         return {"kind": "value", "value": plain, "pin": self.pin}
@@ -215,36 +220,36 @@ _APPROVAL: TypeAdapter[Approval] = TypeAdapter(Approval)
 
 
 class ApprovalState(NamedTuple):
-    """State of an approval that was asked for on an earlier leg."""
+    """State left by an earlier leg that requested the approval."""
 
     id: str
     pin: str
-    """The digest of its wording."""
+    """The digest of the wording."""
     decision: Decision | None
     after: frozenset[str] = frozenset()
-    """The names of the questions that were answered when it was opened."""
+    """The names of the questions that had answers when the approval opened."""
     approved: tuple[tuple[str, str], ...] = ()
-    """The ids and pins of all approvals of this name that were given."""
+    """The ids and pins of all approvals given under this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalSettler:
-    """Settler of the approvals of one call."""
+    """Settler for the approvals of one call."""
 
     states: Mapping[str, ApprovalState]
-    """The latest approval of each name."""
+    """The latest approval state for each name."""
     max_seconds: float
-    """The most seconds that an approval may wait."""
+    """The longest time in seconds that an approval may wait."""
     knows_caller: bool = True
-    """False if the server does not know who must not decide."""
+    """False if the server does not know the caller, who must not decide."""
     kind: ClassVar = ApprovalQuestion
 
     def settle(self, waiting: PendingQuestion, computed: ComputedValues) -> Outcome | None:
         """Implement `Settler.settle`.
 
         Raises:
-            ApprovalRejected: It was rejected.
-            ApprovalExpired: The time was over, and no value replaces it.
+            ApprovalRejected: The approval was rejected.
+            ApprovalExpired: The approval expired and has no fallback.
             QuestionVolatile: The wording changes on every leg.
         """
         key, question = waiting.key, cast("ApprovalQuestion", waiting.question)
@@ -264,8 +269,8 @@ class ApprovalSettler:
         """Implement `Settler.check`.
 
         Raises:
-            BodyMistake: The call cannot wait for so long.
-            CallerUnknown: The server does not know who must not decide.
+            BodyMistake: The approval may take longer than the call may live.
+            CallerUnknown: The server does not know the caller, who must not decide.
         """
         if not self.knows_caller:
             raise CallerUnknown(waiting.key)
@@ -299,6 +304,6 @@ def _outcome_of(waiting: PendingQuestion, decision: Decision) -> Outcome | None:
 
 
 def _voided(name: str, computed: ComputedValues) -> list[str]:
-    """Return the ids of the approvals of a name that do not count."""
+    """Return the ids of the voided approvals under a name."""
     kept = computed.values.get(f"{_VOID}{name}")
     return [] if kept is None else cast("list[str]", kept.value)

@@ -1,7 +1,7 @@
-"""Compare people by their principals: callers, the readers of pages, and those who decide approvals.
+"""Person comparison: match callers, page readers and approvers by their principals.
 
-The principal of an access token has its OAuth client, issuer and subject. A web login has another client than the
-program that calls, so the client is left out here.
+An access token's principal consists of the OAuth client, issuer and subject. A web login uses a different OAuth client
+than the program that makes the calls, so the comparison ignores the client.
 """
 
 import json
@@ -24,7 +24,7 @@ class _OAuthPerson(NamedTuple):
 
 
 def name_of(principal: str, *, by_token: bool) -> str:
-    """Return the name of a person, for people; a text of the author's own is the name, however it reads."""
+    """Return a person's display name. A principal that the author's code returned is used unchanged."""
     person = _person_of(principal) if by_token else principal
     return person.subject if isinstance(person, _OAuthPerson) else person
 
@@ -33,16 +33,16 @@ def is_same(reader: str, caller: str, *, by_token: bool) -> bool:
     """Return True if a reader is certainly the caller.
 
     Args:
-        reader: The principal of the reader.
-        caller: The principal of the caller.
-        by_token: True if principals are those of access tokens, and not texts of the author's own.
+        reader: The reader's principal.
+        caller: The caller's principal.
+        by_token: True if principals come from access tokens, False if the author's code returns them.
     """
     if reader == caller:
         return True
     one, other = _person_of(reader), _person_of(caller)
     if type(one) is not type(other):
         LOG.warning(f"a page was not shown: {_TWO_FORMS}")
-    # Without an issuer, two clients may have two users of one subject.
+    # Without an issuer, the same subject may mean different users in different OAuth clients.
     return by_token and isinstance(one, _OAuthPerson) and one.issuer is not None and one == other
 
 
@@ -76,6 +76,6 @@ def _person_of(principal: str) -> _OAuthPerson | str:
 
 
 def _folded(name: str) -> str:
-    """Return a name without what logins may write in two ways: case, forms of characters, spaces, and the invisible."""
+    """Return a normalized name: ignore case, compatibility forms, extra spaces and invisible characters."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return " ".join(unicodedata.normalize("NFKC", without_invisible(folded)).split())

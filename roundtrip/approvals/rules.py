@@ -1,8 +1,7 @@
-"""Provide the rules of approvals: who decides them, when they expire, and when their groups are notified.
+"""Approval rules: who decides, expiry, notification.
 
-An approval is a record in the content of a stored call. Callers of these functions read the call, change it by them,
-and write it back if no other process was faster. So of several decisions, and of a decision and the end of its time,
-one counts.
+An approval is a record in a stored call. The caller of these functions reads the stored call, changes it here, and
+writes it back only if no other process wrote first. So only the first decision or expiry takes effect.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
     from roundtrip.stored.content import CallContent, ChangeCall, Parking, Pause, Tell
 
 LABEL_PREFIX: Final = "approvals-"
-"""The beginning of a label that names a group."""
+"""The prefix of labels that stand for a group."""
 GRACE_SECONDS: Final = 60.0
-"""Time that a call has left when its approval expires at the latest, so that a value can replace it."""
+"""Time reserved at the end of a call, after the latest approval expiry, so that a fallback can still be used."""
 _DECLINED: Final = "The user declined while this call waited for an approval, so it has ended."
 _MAX_GRACE_SHARE: Final = 0.1
 _PLAIN_NAME: Final = re.compile(r"[\w.@-]{1,60}")
 
 Record = dict[str, Any]
-"""Approval in the content of a stored call, in JSON."""
+"""Approval record in a stored call, as JSON."""
 Choice = Literal["approved", "rejected"]
 
 
@@ -54,9 +53,9 @@ class ApprovalSection(CallSection):
     """Approvals of a stored call."""
 
     approvals: list[Record] = field(default_factory=list[Record])
-    """All approvals that it has asked for, in their order."""
+    """All approvals that the call has requested, in order."""
     wakes: float | None = None
-    """The time at which it continues; it may be due earlier, to notify the groups."""
+    """The time at which the call continues. A worker may look at the call earlier, to notify groups."""
 
     @property
     def is_empty(self) -> bool:
@@ -64,11 +63,11 @@ class ApprovalSection(CallSection):
         return not self.approvals
 
 
-# Records.
+# Records
 
 
 def records_of(content: CallContent) -> list[Record]:
-    """Return all approvals that a call has asked for, in their order."""
+    """Return all approvals that a call has requested, in order."""
     return content.section(ApprovalSection).approvals
 
 
@@ -82,13 +81,13 @@ def _open_records(content: CallContent) -> list[Record]:
 
 
 def state_of(record: Mapping[str, Any], *, is_over: bool) -> str:
-    """Return the state of an approval in a word; one that was open when its call ended cannot be decided."""
+    """Return the state of an approval as one word. An approval still open when its call ends counts as withdrawn."""
     made: Mapping[str, Any] = record["decision"] or {}
     return made.get("outcome") or ("withdrawn" if record["withdrawn"] is not None or is_over else "pending")
 
 
 def decision_of(record: Mapping[str, Any]) -> Decision | None:
-    """Return the decision about an approval; None if there is none."""
+    """Return the decision about an approval, or None while it is undecided."""
     made = record["decision"]
     if made is None:
         return None
@@ -96,7 +95,9 @@ def decision_of(record: Mapping[str, Any]) -> Decision | None:
 
 
 def relabel(entry: CallEntry, content: CallContent) -> None:
-    """Let the store find the call by the groups for which it waits, and by what equal calls share meanwhile."""
+    """Update the call's labels: one for each group that it waits for, and those by which equal calls share the
+    approvals.
+    """
     equal = {record.get("equal") for record in records_of(content)}
     others = [label for label in entry.labels if not label.startswith(LABEL_PREFIX) and label not in equal]
     labels = (label for record in _open_records(content) for label in (record["label"], record.get("equal")))
@@ -105,32 +106,32 @@ def relabel(entry: CallEntry, content: CallContent) -> None:
 
 
 def next_look(content: CallContent) -> float | None:
-    """Return the time at which the next approval expires, or its group is notified."""
+    """Return the next time at which an approval expires or its group must be notified."""
     times = (at for record in _open_records(content) for at in (record["until"], record["notify"]))
     return min((at for at in times if at is not None), default=None)
 
 
 def open_groups(content: CallContent) -> list[str]:
-    """Return the groups for whose decisions a call waits."""
+    """Return the groups that the call waits for."""
     return sorted({record["by"] for record in _open_records(content)})
 
 
 def listed_groups(groups: Iterable[str]) -> str:
-    """Return the names of groups for a model or a client. Authors may make them of values that a client sent."""
+    """Return group names as text for a model or a client. Names that may contain client input are quoted."""
     return ", ".join(group if _PLAIN_NAME.fullmatch(group) else quoted(group) for group in groups)
 
 
 def park_approvals(
     asked: Mapping[str, Record], read: Collection[str], content: CallContent, entry: CallEntry, pause: Pause, now: float
 ) -> None:
-    """Open the approvals for which a leg has ended, in its call, which has just been parked.
+    """Open the approvals that a leg requested, in its call, which was just parked.
 
     Args:
-        asked: The approvals that the leg needs, by their names.
+        asked: The requested approvals, by name.
         read: The ids of the decisions that the leg has read.
-        content: The content.
+        content: The call's content.
         entry: The call.
-        pause: What the call waits for. Its questions to the client come first.
+        pause: What the call waits for. Questions to the client come before approvals.
         now: The time.
     """
     section = content.section(ApprovalSection)
@@ -163,7 +164,7 @@ def park_approvals(
 
 
 def bring_forward(content: CallContent, entry: CallEntry) -> None:
-    """Let a call that is parked be due when its next approval expires, or its group is notified."""
+    """Make a parked call due no later than its next approval expiry or notification."""
     look = next_look(content)
     if look is not None and _is_parked(entry):
         entry.due = min(look, entry.due)
@@ -184,9 +185,9 @@ def _opened(wanted: Record, entry: CallEntry, now: float) -> Record:
 
 
 def withdraw(content: CallContent, entry: CallEntry, now: float) -> bool:
-    """Withdraw the approvals for which a call waits, because its user declines, and end it.
+    """Withdraw a call's pending approvals because its user declines, and end the call.
 
-    Return False if it waits for something else.
+    Return False if the call waits for something else.
     """
     pending = _open_records(content)
     if not pending or not is_waiting(content, entry):
@@ -198,9 +199,9 @@ def withdraw(content: CallContent, entry: CallEntry, now: float) -> bool:
 
 
 def look_at(content: CallContent, entry: CallEntry, now: float, *, holder: str) -> tuple[list[Record], list[Record]]:
-    """Expire the approvals of a call that is due, and note that their groups are notified.
+    """Expire approvals in a due call, and record which groups are notified now.
 
-    A call that is due for nothing else waits again. Return those of which groups have to be notified, and the expired.
+    If nothing else is due, park the call again. Return the approvals to notify groups about, and the expired approvals.
     """
     expired = _expire([record for record in _open_records(content) if now >= record["until"]], now)
     due = [record for record in _open_records(content) if record["notify"] is not None and now >= record["notify"]]
@@ -218,10 +219,10 @@ def pending_approvals(content: CallContent, now: float) -> list[Record]:
 
 
 def remind_now(content: CallContent, entry: CallEntry, now: float) -> list[Record]:
-    """Note that the groups of all pending approvals are notified now, and return these approvals."""
+    """Record that the groups of all pending approvals are notified now, and return these approvals."""
     pending = _note_notified(pending_approvals(content, now), now)
     if pending and _is_parked(entry):
-        # Else a worker would look at the time of the notification that this one replaces.
+        # Without this, a worker would still wake at the time of the replaced notification.
         due = _next_due(content)
         entry.due = entry.expires if due is None else min(due, entry.expires)
     return pending
@@ -235,7 +236,7 @@ def _expire(records: list[Record], now: float) -> list[Record]:
 
 
 def _note_notified(records: list[Record], now: float) -> list[Record]:
-    """Note that the groups of approvals are notified now, and return copies of them."""
+    """Record that the groups of these approvals are notified now, and return copies of the approvals."""
     for record in records:
         record["notified"] += 1
         record["notify"] = None if record["remind"] is None else now + record["remind"]
@@ -243,13 +244,13 @@ def _note_notified(records: list[Record], now: float) -> list[Record]:
 
 
 def _next_due(content: CallContent) -> float | None:
-    """Return the time at which a worker has to look at a parked call with approvals."""
+    """Return the time at which a worker must look at a parked call with approvals."""
     times = (content.section(ApprovalSection).wakes, next_look(content))
     return min((at for at in times if at is not None), default=None)
 
 
 def _must_run(content: CallContent, entry: CallEntry, now: float) -> bool:
-    """Return True if a leg of the call has something to do."""
+    """Return True if the call has work for a leg."""
     section = content.section(ApprovalSection)
     return (
         content.is_fresh
@@ -262,7 +263,7 @@ def _must_run(content: CallContent, entry: CallEntry, now: float) -> bool:
 
 
 def is_waiting(content: CallContent, entry: CallEntry) -> bool:
-    """Return True if a call waits and asks nothing, also if it is due only because its groups must be notified."""
+    """Return True if a call waits and has no open question, even if it is due only to notify groups."""
     if entry.state is not StoredState.DUE:
         return entry.state is StoredState.WAITING
     now = entry.updated
@@ -271,38 +272,40 @@ def is_waiting(content: CallContent, entry: CallEntry) -> bool:
 
 
 def may_decide(reader: Reader, content: CallContent, record: Mapping[str, Any]) -> bool:
-    """Return True if a reader is of the group, and not the caller."""
+    """Return True if the reader belongs to the group and is not the caller."""
     return record["by"] in reader.groups and is_another(reader.principal, content.origin.user)
 
 
 def decide(
     record: Record, entry: CallEntry, content: CallContent, now: float, *, reader: Reader, choice: Choice, reason: str
 ) -> bool:
-    """Decide an approval, and let its call go on. Return False if it does not wait, or if the reader must not."""
+    """Decide an approval, and wake its call. Return False if the approval is not pending, or the reader may not decide
+    it.
+    """
     if entry.has_ended or not is_open(record) or now >= record["until"] or not may_decide(reader, content, record):
         return False
     record["decision"] = {"outcome": choice, "when": now, "who": reader.name, "reason": reason or None}
     relabel(entry, content)
     entry.updated = now
-    # A leg that runs finds it when it ends.
+    # A running leg finds the decision when it ends, so only a parked call is woken.
     if _is_parked(entry):
         entry.apply(StoredEvent.WAKE, now)
     return True
 
 
 class ApprovalFeature(CallFeature):
-    """Approvals in the stored calls of a server without an inbox, where people decide elsewhere; see `Inbox`."""
+    """Approvals in stored calls, for a server without an inbox, where people decide elsewhere; see `Inbox`."""
 
     def prepare(self, end: Suspended | Authored, content: CallContent, call_id: str) -> Parking:
-        """Return what opens the approvals that a leg needs."""
+        """Return the function that opens the approvals a leg needs."""
         return partial(park_approvals, {}, ())
 
     def bring_forward(self, content: CallContent, entry: CallEntry) -> None:
-        """Let a call be due when its next approval expires, or its group is notified."""
+        """Make a call due when its next approval expires or a group must be notified."""
         bring_forward(content, entry)
 
     def look(self, content: CallContent, entry: CallEntry, now: float, *, holder: str) -> Tell | None:
-        """Expire approvals, and note that groups are notified."""
+        """Expire approvals, and record which groups are notified."""
         if not records_of(content):
             return None
         notified, expired = look_at(content, entry, now, holder=holder)
@@ -313,15 +316,15 @@ class ApprovalFeature(CallFeature):
         return partial(self.tell, entry, content, decided=_expire(_open_records(content), now))
 
     def status(self, content: CallContent) -> str | None:
-        """Return the groups for whose decisions a call waits, in words."""
+        """Return a text that lists the groups that a call waits for."""
         groups = open_groups(content)
         return f"Waits for an approval by {listed_groups(groups)}" if groups else None
 
     async def remind(self, change: ChangeCall) -> None:
-        """Reject it: only an inbox knows how to notify groups."""
+        """Raise an error: only an inbox can notify groups."""
         raise CallNotChanged("the server notifies no groups; give it approvals=Approvals(on_pending=...)")
 
     def tell(
         self, entry: CallEntry, content: CallContent, *, pending: Iterable[Record] = (), decided: Iterable[Record] = ()
     ) -> None:
-        """Notify the groups of pending approvals, and tell the author of decisions."""
+        """Notify the groups of pending approvals, and report decisions to the author's function."""
