@@ -1,1 +1,1 @@
-"""Question pages: show the open questions of a call as an HTML form, and read the answers that a browser sends."""
+"""Question pages: show a call's open questions as an HTML form, and read the answers that a browser sends."""

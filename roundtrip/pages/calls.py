@@ -1,4 +1,4 @@
-"""Protocol between question pages and the calls behind them: open the page of a call, and answer its questions."""
+"""Protocol between question pages and their calls: read a call's state, and answer its questions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,33 +12,33 @@ class AskingPage:
     """The call waits for the answers to a round of questions."""
 
     round_id: str
-    """A text that differs between the rounds of a call. It stays on the server."""
+    """A text that is different for each round of a call. It stays on the server."""
     questions: OpenQuestions
 
 
 @dataclass(frozen=True, slots=True)
 class WorkingPage:
-    """The call goes on, and may ask again."""
+    """The call is running, and may ask again."""
 
     seconds: int = 3
-    """The page loads itself again after this time."""
+    """The page reloads after this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitingPage:
-    """The call waits for a decision of people other than the reader."""
+    """The call waits for a decision by other people than the reader."""
 
     groups: tuple[str, ...]
     seconds: int = 10
-    """The page loads itself again after this time."""
+    """The page reloads after this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownDecision:
-    """Decision about a call, for the person who made the call."""
+    """Decision about a call, for the caller's page."""
 
     message: str
-    """The wording that was decided."""
+    """The wording that the group decided on."""
     by: str
     """The group."""
     outcome: Literal["approved", "rejected", "expired"]
@@ -57,28 +57,28 @@ class EndedPage:
 
 @dataclass(frozen=True, slots=True)
 class ClosedPage:
-    """There is nothing to answer at this address: it is unknown, expired, used, or another user's."""
+    """The address has nothing to answer: it is unknown, expired, already used, or belongs to another user."""
 
 
 PageState = AskingPage | WorkingPage | AwaitingPage | EndedPage | ClosedPage
-"""The state of the call behind a page, for one reader."""
+"""What one reader of a page may see about its call."""
 
 
 class CallsUnavailable(Exception):
-    """The store of the calls cannot be used now."""
+    """The call store cannot be used now."""
 
 
 class PageCalls(Protocol):
-    """The calls behind question pages."""
+    """Calls that question pages show."""
 
     async def open(self, ticket: str, subject: str | None) -> PageState:
-        """Return the state of the call that a ticket names, for a reader.
+        """Return the state of a ticket's call for one reader.
 
-        Opening changes nothing, as browsers and mail scanners open addresses by themselves.
+        Opening a page changes nothing, because browsers and mail scanners open addresses on their own.
 
         Args:
-            ticket: The secret in the address of the page.
-            subject: The reader as `authenticate=` named them; None without it.
+            ticket: The secret in the page address.
+            subject: The reader that `authenticate=` returned, or None without `authenticate=`.
 
         Raises:
             CallsUnavailable: The store cannot be used.
@@ -88,14 +88,15 @@ class PageCalls(Protocol):
     async def answer(
         self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]
     ) -> bool:
-        """Give a round its answers, at most once, and return True; return False if the round is no longer open.
+        """Answer a round, at most once. Return False if the round is no longer open.
 
         Args:
-            ticket: The secret in the address of the page.
+            ticket: The secret in the page address.
             subject: The reader.
-            round_id: The round that was answered. Of two answers to the same round only one is taken.
-            answers: Results of `elicitation/create` by the key of their question: an `action`, and for an accepted
-                form its `content`. The content fits the schema, and was not checked by the author's type.
+            round_id: The round that was answered. If a round is answered twice, only one submission takes effect.
+            answers: Results of `elicitation/create` by question key: an `action`, and the `content` of an accepted
+                form. The
+                content fits the schema, but was not checked against the author's type.
 
         Raises:
             CallsUnavailable: The store cannot be used. It is not known whether the answers were stored.

@@ -1,7 +1,7 @@
-"""Controls of a form on a page: the control for a field, its text, and reading the text that a browser sends.
+"""Form controls on a page: which control a field gets, its text, and the value that a browser sends back.
 
-Choices travel by their position, and controls have their position as name. So no text of a question is in a name or a
-value that a browser could change on its way.
+The browser sends a choice as its position, and controls are named by their position. So no name or value contains text
+from a question, which a browser could change in transit.
 """
 
 import json
@@ -18,15 +18,15 @@ from roundtrip.text import printable
 from roundtrip.untrusted import strict_json
 
 Posted = Mapping[str, Sequence[str]]
-"""Texts that a browser sent, by the name of their control."""
+"""The texts that a browser sent, by control name."""
 
 LEFT_OUT: Final = object()
-"""Value of an optional field that the answer leaves out."""
+"""The value of an optional field that the answer omits."""
 
 _MAX_RADIOS: Final = 7
-"""More choices become a menu."""
+"""A field with more choices becomes a menu."""
 _MAX_LINE_CHARS: Final = 200
-"""A text that may be longer gets several lines."""
+"""A field that allows a longer text gets several lines."""
 _WHOLE_PATTERN: Final = re.compile(r"[+-]?[0-9]{1,400}", re.ASCII)
 _DECIMAL_PATTERN: Final = re.compile(
     r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?", re.ASCII
@@ -41,15 +41,15 @@ _ZONES: Final = (
     *("+05:30", "+05:45", "+06:00", "+06:30", "+07:00", "+08:00", "+08:45", "+09:00", "+09:30", "+10:00", "+10:30"),
     *("+11:00", "+12:00", "+12:45", "+13:00", "+14:00"),
 )
-"""A page without a script does not know the time zone of its reader, so it asks."""
+"""A page without a script cannot find out the reader's time zone, so it asks for it."""
 _KEYBOARDS: Final[Mapping[str | None, str]] = {"email": "email", "uri": "url"}
 _DIGITS: Final = {FieldKind.WHOLE: "numeric", FieldKind.NUMBER: "decimal"}
 _MAX_FRACTION_DIGITS: Final = 3
-"""Browsers read no more digits of a second."""
+"""Browsers read no more than this many decimal places of a second."""
 
 
 class Control(Enum):
-    """The kinds of controls; templates compare their names."""
+    """The kinds of controls. Templates compare their names."""
 
     LINE = "line"
     LINES = "lines"
@@ -62,7 +62,7 @@ class Control(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ControlOption:
-    """One option of radio buttons, checkboxes or a menu."""
+    """One radio button, checkbox or menu option."""
 
     id: str
     wire: str
@@ -73,27 +73,27 @@ class ControlOption:
 
 @dataclass(frozen=True, slots=True)
 class FieldView:
-    """A field of a form with its control, the texts in it, and the mistake that was found."""
+    """Form field with its control, the text in it, and the mistake that was found."""
 
     id: str
-    """The name of the control, too."""
+    """The control's id and name."""
     field: FormField
     control: Control
     label: str
     about: str = ""
     hint: str = ""
     typed: tuple[str, ...] = ()
-    """The text of the control; the chosen options; or the local time and the zone of a moment."""
+    """The text of the control; or the chosen options; or the local time and time zone."""
     error: str | None = None
 
     @property
     def text(self) -> str:
-        """Return the text of a control for one text."""
+        """Return the text in a control that holds one text."""
         return self.typed[0] if self.typed else ""
 
     @property
     def zone(self) -> str:
-        """Return the chosen time zone of a moment."""
+        """Return the time zone that was chosen for a date and time."""
         return self.typed[1] if len(self.typed) > 1 else ""
 
     @property
@@ -103,12 +103,12 @@ class FieldView:
 
     @property
     def is_group(self) -> bool:
-        """Return True if the control has several parts, which a legend names."""
+        """Return True if the control has several parts, labeled by a legend."""
         return self.control in (Control.RADIOS, Control.CHECKBOXES, Control.MOMENT)
 
     @property
     def target(self) -> str:
-        """Return the id of the element that a link to the mistake leads to."""
+        """Return the id of the element to which a link to the mistake leads."""
         return f"{self.id}-0" if self.control in (Control.RADIOS, Control.CHECKBOXES) else self.id
 
     @property
@@ -119,11 +119,12 @@ class FieldView:
 
     @property
     def options(self) -> tuple[ControlOption, ...]:
-        """Return the options of the control, in the order of the form."""
+        """Return the control's options, in form order."""
         listed = [(wire, printable(title)) for wire, title, _ in _choices_of(self.field)]
-        # Without an answer, the tool gets the default. So a form with one has no other way to say nothing.
+        # If the field has a default, an omitted answer means the default. So the page offers "No answer" only without
+        # one.
         if _default_of(self.field) is LEFT_OUT:
-            # A radio button cannot be unchosen without a script.
+            # Without a script, a reader cannot clear a radio button.
             if self.control is Control.MENU:
                 listed.insert(0, ("", "Choose one" if self.field.required else "No answer"))
             elif self.control is Control.RADIOS and not self.field.required:
@@ -136,7 +137,7 @@ class FieldView:
 
     @property
     def zones(self) -> tuple[ControlOption, ...]:
-        """Return the time zones to choose from, with the zone of an earlier answer among them."""
+        """Return the time zones to choose from, including the zone of an earlier answer."""
         is_new = _ZONE_PATTERN.fullmatch(self.zone) is not None and self.zone not in _ZONES
         known = (*_ZONES, self.zone) if is_new else _ZONES
         return tuple(
@@ -146,16 +147,16 @@ class FieldView:
 
     @property
     def input_mode(self) -> str | None:
-        """Return the keyboard that a phone should show; None for its usual one."""
+        """Return the keyboard that a phone should show; None for its usual keyboard."""
         least = self.field.least
         if least is not None and least >= 0 and self.field.kind in _DIGITS:
-            # Some phones have no minus among their digits.
+            # Some phones have no minus sign on their numeric keyboard.
             return _DIGITS[self.field.kind]
         return _KEYBOARDS.get(self.field.format)
 
 
 def view_of_field(id: str, field: FormField, *, is_only: bool = False) -> FieldView:
-    """Return a field filled in with its default; `is_only` names the only field of a form after the question."""
+    """Return a field filled in with its default. `is_only` is True for the only field of a form."""
     default = _default_of(field)
     control = _control_of(field, default)
     label = printable(field.title or _words_of(field.name))
@@ -171,9 +172,9 @@ def view_of_field(id: str, field: FormField, *, is_only: bool = False) -> FieldV
 
 
 def read_field(view: FieldView, posted: Posted) -> tuple[FieldView, Any]:
-    """Return a field with the texts that the browser sent, and its value: LEFT_OUT if the answer has none.
+    """Return a field with the texts that the browser sent, and its value: LEFT_OUT if the answer omits it.
 
-    The returned field has an `error` if the texts are not a value of the field, and the value then means nothing.
+    If the texts are not valid, the returned field has an `error`, and the value must be ignored.
     """
     if view.control is Control.CHECKBOXES:
         typed = tuple(dict.fromkeys(posted.get(view.id, ())))
@@ -188,7 +189,7 @@ def read_field(view: FieldView, posted: Posted) -> tuple[FieldView, Any]:
         return replace(view, error=str(invalid)), LEFT_OUT
 
 
-# From a field to its control.
+# Fields to controls
 
 
 def _control_of(field: FormField, default: Any) -> Control:
@@ -213,7 +214,7 @@ def _control_of(field: FormField, default: Any) -> Control:
 
 
 def _default_of(field: FormField) -> Any:
-    """Return the default of a field; LEFT_OUT without one, or for one that its control cannot show."""
+    """Return a field's default; LEFT_OUT if it has none, or if the control cannot show it."""
     if not field.has_default:
         return LEFT_OUT
     try:
@@ -255,7 +256,7 @@ def _hint_of(field: FormField, control: Control) -> str:
 
 
 def _words_of(name: str) -> str:
-    """Return the name of a field as words: `file_name` becomes `File name`."""
+    """Return a field name as words: `file_name` becomes `File name`."""
     return _sentence(" ".join(name.replace("_", " ").split()) or name)
 
 
@@ -274,21 +275,21 @@ def _json_text(value: Any) -> str:
         return ""
 
 
-# From the texts of a control to a value.
+# Control texts to values
 
 
 def _choices_of(field: FormField) -> list[tuple[str, str, Any]]:
-    """Return the choices of a field: the text that the browser sends for each, its title and its value."""
+    """Return a field's choices, each with the text that the browser sends, its title and its value."""
     if field.kind is FieldKind.YES_NO:
         return [("yes", "Yes", True), ("no", "No", False)]
     return [(str(place), choice.title, choice.value) for place, choice in enumerate(field.choices)]
 
 
 def _value_of(view: FieldView) -> Any:
-    """Return the value that the texts of a control spell.
+    """Return the value that the control's texts represent.
 
     Raises:
-        FieldInvalid: They spell none; the message is a sentence for the reader.
+        FieldInvalid: The texts are not a valid value. The message is a sentence for the reader.
     """
     field = view.field
     match view.control:
@@ -328,7 +329,7 @@ def _read_text(field: FormField, text: str) -> Any:
     is_free = field.kind is FieldKind.TEXT and field.format is None
     typed = text if is_free else text.strip()
     if not typed:
-        # A text that was there and was removed is an empty text, if the form allows it.
+        # If the reader deletes a default text, the answer is an empty text, where the form allows one.
         if is_free and (field.default == "" if field.required else field.has_default) and not field.least:
             return ""
         return _nothing(field, "Fill this in.")
@@ -364,7 +365,7 @@ def _json(typed: str) -> Any:
 
 
 def _moment(view: FieldView) -> Any:
-    """Return the text of a date and time with its zone, as the format `date-time` has it."""
+    """Return a date, time and time zone as a `date-time` text."""
     local, zone = view.text.strip(), view.zone
     if not local:
         return _nothing(view.field, "Fill in a date and a time.")
@@ -378,5 +379,5 @@ def _moment(view: FieldView) -> Any:
 
 
 def _newlines(text: str) -> str:
-    """Return a text with the newlines that were typed: browsers send each as CR and LF."""
+    """Return a text with newlines as the reader typed them. Browsers send each newline as CR and LF."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,7 +1,7 @@
-"""Show the open questions of one round as a form, and read their answers from what a browser sends.
+"""Question forms: show the open questions of a round, and read the answers that a browser sends.
 
-All questions of a round are on one page, so that the reader sees everything before the first answer is sent. A page
-with one question has two buttons, for an answer and for none. On a page with several, each question has its own choice.
+All questions of a round are on one page, so that the reader sees everything before sending an answer. A page with one
+question has two buttons: answer it, or decline. A page with several questions has a choice for each question.
 """
 
 import re
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from jsonschema import ValidationError
 
 OpenQuestions = Mapping[str, Mapping[str, Any]]
-"""Requests as on the wire, with `method` and `params`, by the key of their question."""
+"""Wire requests with `method` and `params`, by question key."""
 
 TOKEN: Final = "token"  # noqa: S105 - the name of a control
 DECISION: Final = "decision"
-"""Name of the buttons: `answer` or `decline`."""
+"""The name of the buttons, whose values are `answer` and `decline`."""
 
 _MAX_HEADING_CHARS: Final = 140
-"""A longer first line of a message is no heading."""
+"""A first line longer than this is not used as a heading."""
 _LINK_SCHEMES: Final = ("http", "https")
 _HOST_PATTERN: Final = re.compile(r"[a-z0-9._:-]+", re.ASCII)
-"""Hosts that a browser reads as they are written."""
+"""Hosts that a browser reads exactly as written."""
 _RULES: Final = {
     "pattern": "match the pattern",
     "exclusiveMinimum": "be more than",
     "exclusiveMaximum": "be less than",
     "multipleOf": "be a multiple of",
 }
-"""The words before the limit of a rule of a schema."""
+"""The words that come before the limit in a schema rule."""
 _MAX_PAIRS: Final = 10_000
-"""Texts in one body; a page has as many as it has fields and chosen options."""
+"""The most name-value pairs in one body. A page sends one for each field and each chosen option."""
 
 
 class PostUnreadable(Exception):
-    """A body is not one that a page of this form sends; a browser never sends such a body by itself."""
+    """The body is not what a page with this form sends. No browser sends such a body on its own."""
 
 
 class QuestionKind(Enum):
-    """The kinds of questions on a page; templates compare their names."""
+    """The kinds of questions on a page. Templates compare their names."""
 
     FORM = "form"
     CONFIRMATION = "confirmation"
@@ -57,7 +57,7 @@ class QuestionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FormMistake:
-    """Line of the summary of mistakes, and the id of the element that it leads to."""
+    """Line in the summary of mistakes, with the id of the element that it links to."""
 
     target: str
     label: str
@@ -76,7 +76,7 @@ class QuestionView:
     """The rest of the message, below the heading."""
     fields: tuple[FieldView, ...] = ()
     url: str | None = None
-    """The address of a link; None if a page must not link to it."""
+    """The link address; None if a page must not link to it."""
     shown_url: str = ""
     host: str = ""
     choice: str = ""
@@ -85,24 +85,24 @@ class QuestionView:
 
     @property
     def choice_name(self) -> str:
-        """Return the name of the control for a yes or a no to this question."""
+        """Return the name of this question's yes-or-no control."""
         return f"{self.id}-choice"
 
 
 @dataclass(frozen=True, slots=True)
 class PageForm:
-    """The questions of a page in their order."""
+    """The questions on a page, in order."""
 
     questions: tuple[QuestionView, ...]
 
     @property
     def is_single(self) -> bool:
-        """Return True for a page with one question, whose buttons answer it."""
+        """Return True for a page with one question, which its buttons answer."""
         return len(self.questions) == 1
 
     @property
     def mistakes(self) -> Sequence[FormMistake]:
-        """Return every mistake, in the order of the page."""
+        """Return all mistakes, in page order."""
         found: list[FormMistake] = []
         for question in self.questions:
             if question.error is not None:
@@ -113,7 +113,7 @@ class PageForm:
         return found
 
     def names(self) -> Iterator[tuple[str, bool]]:
-        """Yield the names of all controls, each with True if it may be sent several times."""
+        """Yield each control's name, with True if the browser may send it several times."""
         yield from ((TOKEN, False), (DECISION, False))
         for question in self.questions:
             if not self.is_single:
@@ -123,10 +123,10 @@ class PageForm:
 
 
 def form_of_questions(questions: OpenQuestions) -> PageForm:
-    """Return the form of the open questions of a round, filled in with their defaults.
+    """Return the form for a round's open questions, filled in with their defaults.
 
     Raises:
-        ValueError: A request cannot be shown on a page, as a user does not answer it.
+        ValueError: A request is not for the user, so a page cannot show it.
     """
     return PageForm(
         tuple(_question_view(f"q{place}", key, request) for place, (key, request) in enumerate(questions.items()))
@@ -134,10 +134,10 @@ def form_of_questions(questions: OpenQuestions) -> PageForm:
 
 
 def parse_body(body: bytes) -> Posted:
-    """Return the texts in a body of the type `application/x-www-form-urlencoded`.
+    """Return the texts in an `application/x-www-form-urlencoded` body.
 
     Raises:
-        PostUnreadable: It is not of this type, or not in UTF-8.
+        PostUnreadable: The body is not URL-encoded UTF-8.
     """
     try:
         text = body.decode("ascii")
@@ -147,10 +147,12 @@ def parse_body(body: bytes) -> Posted:
 
 
 def read_form(questions: OpenQuestions, posted: Posted) -> tuple[PageForm, dict[str, dict[str, Any]] | None]:
-    """Return the form as it was filled in, and the answers by key; None if there are mistakes, which the form shows.
+    """Return the form as the reader filled it in, and the answers by key.
+
+    If there are mistakes, the form shows them, and the answers are None.
 
     Raises:
-        PostUnreadable: The texts do not belong to this form, or are not complete.
+        PostUnreadable: The texts are incomplete, or do not belong to this form.
     """
     form = form_of_questions(questions)
     _check_names(form, posted)
@@ -175,7 +177,7 @@ def _check_names(form: PageForm, posted: Posted) -> None:
             raise PostUnreadable("the body has a field twice")
 
 
-# From a request to its view.
+# Requests to views
 
 
 def _question_view(id: str, key: str, request: Mapping[str, Any]) -> QuestionView:
@@ -196,7 +198,7 @@ def _question_view(id: str, key: str, request: Mapping[str, Any]) -> QuestionVie
 
 
 def _parts_of(message: str) -> tuple[str, str]:
-    """Return the first line of a message as its heading, and the rest."""
+    """Split a message into its heading, which is the first line, and the rest."""
     shown = printable(message.strip(), keep_newlines=True)
     first, _, rest = shown.partition("\n")
     if not shown or len(first) > _MAX_HEADING_CHARS:
@@ -205,7 +207,7 @@ def _parts_of(message: str) -> tuple[str, str]:
 
 
 def _host_of(url: str) -> str:
-    """Return the host of a web address in ASCII, so that no letter looks like another; empty for any other address."""
+    """Return a web address's host in ASCII, where no letter looks like another; an empty text for any other address."""
     with suppress(ValueError):
         parts = urlsplit(url)
         if parts.scheme.lower() in _LINK_SCHEMES and parts.hostname and url.isprintable() and "\\" not in url:
@@ -214,18 +216,18 @@ def _host_of(url: str) -> str:
     return ""
 
 
-# From the texts of a form to its answers.
+# Form texts to answers
 
 
 def _read_question(
     question: QuestionView, request: Mapping[str, Any], posted: Posted, is_single: bool
 ) -> tuple[QuestionView, dict[str, Any]]:
-    """Return a question filled in as sent, with its answer as a result of `elicitation/create`."""
+    """Return a question as the reader filled it in, and its answer as a result of `elicitation/create`."""
     choice = "yes" if is_single else "".join(posted.get(question.choice_name, ()))
     read = [read_field(view, posted) for view in question.fields]
     filled = replace(question, choice=choice, fields=tuple(view for view, _ in read))
     if choice == "no":
-        # The fields of a declined question are kept, but nothing in them is a mistake.
+        # The page keeps what was typed into a declined question, but reports no mistakes in it.
         fields = tuple(replace(view, error=None) for view in filled.fields)
         return replace(filled, fields=fields), {"action": "decline"}
     if question.kind is not QuestionKind.FORM:
@@ -243,10 +245,13 @@ def _read_question(
 
 
 def _with_schema_errors(question: QuestionView, schema: Mapping[str, Any], content: dict[str, Any]) -> QuestionView:
-    """Return a question with the rules of its schema that the content breaks: forms have few, other schemas more."""
+    """Return a question with an error for each schema rule that the content breaks.
+
+    Form controls already check the few rules that MCP forms have; other schemas have more.
+    """
     found: dict[str, str] = {}
     for error in _errors_of(schema, content):
-        # A rule about several fields at once names none, and is left to the server that asks.
+        # A rule about several fields at once names no field. The server that asks checks it.
         if error.absolute_path:
             found.setdefault(str(error.absolute_path[0]), _words_of_error(error))
     fields = tuple(replace(view, error=found.get(view.field.name)) for view in question.fields)
@@ -254,7 +259,7 @@ def _with_schema_errors(question: QuestionView, schema: Mapping[str, Any], conte
 
 
 def _errors_of(schema: Mapping[str, Any], content: dict[str, Any]) -> "list[ValidationError]":
-    # Imported only once an answer has arrived.
+    # Lazy: only submitted answers need jsonschema.
     from jsonschema import Draft202012Validator, SchemaError
     from referencing import Registry
     from referencing.exceptions import Unresolvable
@@ -262,12 +267,13 @@ def _errors_of(schema: Mapping[str, Any], content: dict[str, Any]) -> "list[Vali
     plain = dict(schema)
     try:
         Draft202012Validator.check_schema(plain)
-        # Without the registry a reference to elsewhere would be fetched. Formats were checked field by field.
+        # An empty registry prevents jsonschema from fetching remote references. Each field has already checked its
+        # format.
         validator = Draft202012Validator(plain, registry=Registry[Any]())
         errors = cast("Iterator[ValidationError]", validator.iter_errors(content))  # pyright: ignore[reportUnknownMemberType]
         return list(errors)
     except (SchemaError, Unresolvable, RecursionError, OverflowError, re.error):
-        # The server that asks checks each answer with the author's own type.
+        # The server that asks still checks each answer against the author's type.
         return []
 
 

@@ -1,7 +1,7 @@
-"""Serve question pages: an endpoint for Starlette that shows the state of a call and takes its answers.
+"""Question page handler: Starlette routes that show a call's state and accept its answers.
 
-A page is shown by GET, which changes nothing. A POST is answered with a redirect to the same page, so that neither a
-reload nor the way back in the browser's history sends an answer twice.
+GET shows the page and changes nothing. POST redirects to the same page, so that neither a reload nor the browser's back
+button sends an answer twice.
 """
 
 import re
@@ -23,28 +23,28 @@ from roundtrip.pages.responses import PageSite, SiteOptions
 from roundtrip.text import printable
 
 Authenticate = Callable[[Request], Awaitable[str | Response | None]]
-"""Return the reader of a page; or the response of a login, such as a redirect; or None, which becomes a 401.
+"""Function that returns the page's reader, a login response such as a redirect, or None, which becomes a 401.
 
-`request.state.page_url` is the address of the page, for the way back from a login.
+`request.state.page_url` has the page address, so that a login can lead back to it.
 """
 
 _PATH: Final = "/ask"
 _TICKET_PATTERN: Final = re.compile(r"[A-Za-z0-9._~-]{16,2048}", re.ASCII)
-"""A ticket may stand in a header and in a path."""
+"""A ticket is safe in a header and in a path."""
 
 _ANSWERED: Final = "This was already answered, or it has changed. Your last answer was not sent."
 
 
 class QuestionPages(PageSite):
-    """The question pages of one server.
+    """Question pages of one server.
 
     Args:
-        calls: The calls behind the pages.
-        authenticate: Names the reader of a page. Without it the address alone opens the page.
-        **site: As for `PageSite`.
+        calls: The calls that the pages show.
+        authenticate: Returns the page's reader. Without it, the address is enough to open the page.
+        **site: Arguments for `PageSite`.
 
     Raises:
-        ValueError: An argument is not of its form.
+        ValueError: An argument is invalid.
     """
 
     sent_elsewhere = "Open the page again and answer there."
@@ -61,21 +61,21 @@ class QuestionPages(PageSite):
 
     @property
     def routes(self) -> list[Route]:
-        """Return the routes of the pages, for an application that is reached at `base_url`."""
+        """Return the page routes, for an application that is served at `base_url`."""
         return [Route(f"{_PATH}/{{ticket}}", self.respond, methods=["GET", "POST"])]
 
     def url(self, ticket: str) -> str:
-        """Return the address of a page.
+        """Return a page's address.
 
         Raises:
-            ValueError: The ticket is not a text for an address.
+            ValueError: The ticket has characters that an address cannot have, or is too short.
         """
         if _TICKET_PATTERN.fullmatch(ticket) is None:
             raise ValueError("ticket must have at least 16 letters, digits and . _ ~ -, and no others")
         return f"{self._base}{_PATH}/{ticket}"
 
     async def respond(self, request: Request) -> Response:
-        """Return the response to a request for a page."""
+        """Return the response to a page request."""
         ticket = str(request.path_params["ticket"])
         if _TICKET_PATTERN.fullmatch(ticket) is None:
             return self._state_page(ticket, None, calls.ClosedPage())
@@ -91,14 +91,14 @@ class QuestionPages(PageSite):
         return await self.served(request, show, take)
 
     async def _opened(self, ticket: str, subject: str | None) -> Response:
-        """Return the page of a call."""
+        """Return a call's page."""
         return self._state_page(ticket, subject, await self._calls.open(ticket, subject))
 
     async def _answered(self, ticket: str, subject: str | None, posted: Posted) -> Response:
-        """Return the response to the content of a form.
+        """Return the response to a submitted form.
 
         Raises:
-            PostUnreadable: No page sends such content.
+            PostUnreadable: The content does not come from this page's form.
             CallsUnavailable: The store cannot be used.
         """
         state = await self._calls.open(ticket, subject)
@@ -115,10 +115,10 @@ class QuestionPages(PageSite):
         state = await self._calls.open(ticket, subject)
         return self._state_page(ticket, subject, state, notice=_ANSWERED)
 
-    # Pages.
+    # Pages
 
     def _state_page(self, ticket: str, subject: str | None, state: PageState, *, notice: str | None = None) -> Response:
-        """Return the page of a state; with a notice, it is the answer to a POST that came too late."""
+        """Return the page for a call's state. With a notice, the page answers a POST that came too late."""
         status = 200 if notice is None else 409
         values: dict[str, Any]
         match state:
@@ -134,7 +134,7 @@ class QuestionPages(PageSite):
                 shown = [_shown(decision) for decision in decisions]
                 template, values = "ended", {"text": text, "is_error": is_error, "decisions": shown}
             case calls.ClosedPage():
-                # It does not say why.
+                # The page must not reveal why it is closed.
                 return self.page("closed", 404)
         return self.page(template, status, notice=notice, **values)
 

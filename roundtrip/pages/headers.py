@@ -1,4 +1,4 @@
-"""Headers of question pages, and the checks of headers that a browser sends with a form."""
+"""Question page headers: the headers of responses, and the checks on headers of submitted forms."""
 
 import base64
 import hashlib
@@ -11,7 +11,9 @@ _NO_ORIGIN: Final = "null"
 
 
 def policy_for(style: str, image_source: str) -> str:
-    """Return the content security policy of a page: one style sheet, its logo, and a form to itself."""
+    """Return a page's content security policy: it allows one style sheet, the logo, and forms sent to the page's own
+    site.
+    """
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return (
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src {image_source}; form-action 'self'; "
@@ -20,10 +22,10 @@ def policy_for(style: str, image_source: str) -> str:
 
 
 def page_headers(policy: str) -> dict[str, str]:
-    """Return the headers of every page."""
+    """Return the headers that every page has."""
     return {
         "Content-Security-Policy": policy,
-        # The address of a page is a secret.
+        # The page address is a secret.
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-store",
         "X-Robots-Tag": "noindex, nofollow",
@@ -35,10 +37,10 @@ def page_headers(policy: str) -> dict[str, str]:
 
 
 def origin_of(url: str) -> str:
-    """Return the origin of a web address, as a browser writes it.
+    """Return a web address's origin in the form that browsers use.
 
     Raises:
-        ValueError: It is not a web address, or has a user, a query or a fragment.
+        ValueError: The text is not a web address, or has a user, a query or a fragment.
     """
     parts = urlsplit(url)
     default_port = {"http": 80, "https": 443}.get(parts.scheme)
@@ -50,10 +52,10 @@ def origin_of(url: str) -> str:
 
 
 def is_own_form(headers: Mapping[str, str], origin: str) -> bool:
-    """Return True unless the headers of a POST say that it comes from another page than one of ours.
+    """Return True unless the POST headers show that the form was sent from another site.
 
-    A page without a referrer sends `Origin: null`, and `Sec-Fetch-Site` comes only over HTTPS and from the machine
-    itself. So a POST may have neither, and its token alone decides.
+    A page without a referrer sends `Origin: null`, and browsers send `Sec-Fetch-Site` only over HTTPS or to the local
+    machine. So a valid POST may have neither header, and then its token is the only check.
     """
     site = headers.get("sec-fetch-site")
     sent = headers.get("origin", _NO_ORIGIN)
@@ -61,7 +63,7 @@ def is_own_form(headers: Mapping[str, str], origin: str) -> bool:
 
 
 def is_form(headers: Mapping[str, str]) -> bool:
-    """Return True if the headers of a POST name a form in UTF-8."""
+    """Return True if the POST headers declare a form in UTF-8."""
     kind, _, rest = headers.get("content-type", "").partition(";")
     name, _, charset = rest.strip().partition("=")
     is_utf8 = not rest.strip() or (name.strip().lower(), charset.strip().strip('"').lower()) == ("charset", "utf-8")

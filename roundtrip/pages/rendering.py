@@ -1,9 +1,8 @@
-"""Render question pages from Jinja2 templates, which authors can replace one by one.
+"""Question page rendering from Jinja2 templates, which authors can replace one by one.
 
-A template in the author's folder takes the place of the one with the same name here. It can extend or import the
-original by the name `roundtrip/` and the name of the template. Authors' templates are checked when the server is
-created, and not when a user opens a page. The policy of the pages allows no script, no style but
-that of `page.css`, and no image but the logo.
+A template in the author's folder replaces the package template with the same name. It can extend or import the original
+as `roundtrip/<name>`. The server checks the author's templates when it is created, not when a user opens a page. The
+content security policy allows no script, no style except `page.css`, and no image except the logo.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ except ImportError as missing:
 
 _STYLE: Final = "page.css"
 _SUFFIXES: Final = (".j2", ".jinja", ".jinja2", ".html", ".css")
-"""Endings of files that are meant as templates. An editor or a version control may leave others."""
+"""File suffixes of templates. Editors and version control may leave other files in the folder."""
 _VALUES: Final[Mapping[str, frozenset[str]]] = {
     "question.html.j2": frozenset({"form", "token", "notice"}),
     "working.html.j2": frozenset({"seconds", "notice"}),
@@ -37,20 +36,19 @@ _VALUES: Final[Mapping[str, frozenset[str]]] = {
     "approval.html.j2": frozenset({"approval", "token", "notice", "mistake", "reason", "reader", "path"}),
     "page.css": frozenset(),
 }
-"""The values of each page, besides those of all pages."""
+"""The values that each page has in addition to the shared values."""
 _SHARED: Final = frozenset({"look", "name", "style", "token_name", "decision_name"})
 
 
 class PageRenderer:
-    """The pages of one server, each as an HTML text.
+    """HTML pages of one server.
 
     Args:
         look: Name, logo and color.
         templates: A folder with the author's templates.
 
     Raises:
-        ValueError: The folder does not exist, a template in it is invalid or replaces none, or its style sheet would
-            end its element.
+        ValueError: The folder does not exist, a template is invalid or replaces none, or the style sheet contains `<`.
     """
 
     def __init__(self, look: PageLook, *, templates: Path | None = None) -> None:
@@ -77,23 +75,24 @@ class PageRenderer:
             "decision_name": DECISION,
         }
         self.policy = policy_for(style, look.image_source)
-        """The content security policy of every page."""
+        """The content security policy that every page has."""
 
     def render(self, template: str, **values: Any) -> str:
-        """Return the page of a template, with the values that `_VALUES` lists."""
+        """Return a template's page, with the values that `_VALUES` lists."""
         return self._templates.get_template(template).render(self._shared, **values)
 
 
 def _check_templates(environment: jinja2.Environment, folder: Path, ours: Sequence[str]) -> None:
-    """Check that the templates of a folder can be read, replace others, and use values that pages have.
+    """Check that the templates in a folder are readable, replace package templates, and use only values that pages
+    have.
 
     Args:
-        environment: Reads templates of the folder, and of the package.
+        environment: Loads templates from the folder and from the package.
         folder: The folder.
-        ours: The names of the templates of the package.
+        ours: The names of the package templates.
 
     Raises:
-        ValueError: One of them is invalid.
+        ValueError: A template is invalid.
     """
     found = {
         path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.suffix in _SUFFIXES
@@ -109,10 +108,10 @@ def _check_templates(environment: jinja2.Environment, folder: Path, ours: Sequen
 
 
 def _check_template(environment: jinja2.Environment, name: str, path: Path) -> set[str]:
-    """Check a template, and return the names of those that it uses.
+    """Check a template, and return the names of the templates that it uses.
 
     Raises:
-        ValueError: It is invalid.
+        ValueError: The template is invalid.
     """
     try:
         tree = environment.parse(path.read_text(encoding="utf-8"), name)
@@ -126,7 +125,7 @@ def _check_template(environment: jinja2.Environment, name: str, path: Path) -> s
         raise ValueError(f"templates: {name!r} uses {error.name!r}, which does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"templates: {name!r} cannot be read: {error}") from error
-    # A part of pages may be used by any of them.
+    # Any page may use an author's partial template, so it may use the values of all pages.
     given = _VALUES.get(name, frozenset[str]().union(*_VALUES.values())) | _SHARED
     unknown = sorted(meta.find_undeclared_variables(tree) - given - environment.globals.keys() - _set_in(tree))
     if unknown:
@@ -136,7 +135,7 @@ def _check_template(environment: jinja2.Environment, name: str, path: Path) -> s
 
 
 def _set_in(tree: nodes.Template) -> set[str]:
-    """Return the names that a template sets: blocks see those that are set outside of them."""
+    """Return the names that a template sets. Blocks also see names that are set outside them."""
     names = {one.name for one in tree.find_all(nodes.Name) if one.ctx == "store"}
     names |= {one.target for one in tree.find_all(nodes.Import)} | {one.name for one in tree.find_all(nodes.Macro)}
     for one in tree.find_all(nodes.FromImport):

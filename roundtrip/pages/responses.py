@@ -1,4 +1,4 @@
-"""The responses that question pages and the inbox share, and the reading of what a form has sent."""
+"""Responses that question pages and the inbox share, and reading submitted forms."""
 
 import base64
 import hashlib
@@ -24,24 +24,24 @@ _MIN_KEY_BYTES: Final = 16
 _PURPOSE: Final = "roundtrip/page-form/1"
 _RETRY_SECONDS: Final = 5
 RETRY_HEADERS: Final = {"Retry-After": str(_RETRY_SECONDS)}
-"""The headers of a response while the store cannot be used."""
+"""Response headers while the store cannot be used."""
 
 
 class BodyTooLong(Exception):
-    """The body of a request is larger than a page takes."""
+    """The request body is larger than a page accepts."""
 
 
 class FormTokens:
-    """Issues the tokens of forms and verifies them, so that only the page that was shown for a round can answer it.
+    """Form tokens: only the page that was shown for a round can answer that round.
 
-    A token ties the address of the page, its reader, the round and the wording of its questions. Another site cannot
-    make one, one reader's form is worth nothing to another, and the form in an old tab no longer fits.
+    A token ties together the page address, the reader, the round and the wording of its questions. Another site cannot
+    forge a token, another reader cannot use it, and the form in an old tab is no longer valid.
 
     Args:
-        keys: Secrets; the first one signs, and all of them verify, so that keys can be rotated.
+        keys: Secrets. The first key signs and all keys verify, so that keys can be rotated.
 
     Raises:
-        ValueError: There is no key, or one is too short.
+        ValueError: There is no key, or a key is too short.
     """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
@@ -50,11 +50,11 @@ class FormTokens:
         self._keys = tuple(keys)
 
     def issue(self, ticket: str, subject: str | None, round_id: str, questions: OpenQuestions) -> str:
-        """Return the token of the form for a round."""
+        """Return the form token for a round."""
         return _sign(self._keys[0], _claims(ticket, subject, round_id, questions))
 
     def is_valid(self, token: str, ticket: str, subject: str | None, round_id: str, questions: OpenQuestions) -> bool:
-        """Return True if a token was issued for this page, reader, round and wording."""
+        """Return True if the token was issued for this page, reader, round and wording."""
         claims = _claims(ticket, subject, round_id, questions)
         signatures = [_sign(key, claims) for key in self._keys]
         given = token.encode("utf-8", "replace")
@@ -62,34 +62,35 @@ class FormTokens:
 
 
 class SiteOptions(TypedDict):
-    """Arguments of a `PageSite`."""
+    """Arguments for `PageSite`."""
 
     base_url: str
-    """The address at which browsers reach the server, such as `https://shop.example`. Addresses of pages begin with it,
-    whatever the `Host` of a request says."""
+    """The address at which browsers reach the server, such as `https://shop.example`. Page addresses begin with it,
+    whatever the request's `Host` header says.
+    """
     keys: Sequence[bytes]
-    """Secrets that sign forms; the first one signs, and all of them verify."""
+    """Secrets that sign forms. The first key signs, and all keys verify."""
     look: PageLook
     """Name, logo and color."""
     templates: NotRequired[Path | None]
-    """A folder with templates that replace those of the package."""
+    """A folder with templates that replace the package templates."""
 
 
 class PageSite:
-    """Pages of one server, and what they answer to requests that cannot be served.
+    """Pages of one server, and its error pages.
 
     Raises:
-        ValueError: An argument is not of its form.
+        ValueError: An argument is invalid.
     """
 
     sent_elsewhere: ClassVar[str]
-    """What readers are told of a form that another site has sent."""
+    """The text for a form that was sent from another site."""
     not_readable: ClassVar[str]
-    """What they are told of a form that no page sends."""
+    """The text for a form that no page sends."""
     too_long: ClassVar[str]
-    """What they are told of a form that is too long."""
+    """The text for a form that is too long."""
     max_body_bytes: ClassVar[int]
-    """The largest form that is read."""
+    """The largest form that a page accepts."""
 
     def __init__(self, **options: Unpack[SiteOptions]) -> None:
         self._origin = origin_of(options["base_url"])
@@ -99,13 +100,13 @@ class PageSite:
         self._headers = page_headers(self._renderer.policy)
 
     def page(self, template: str, status: int, headers: Mapping[str, str] | None = None, **values: Any) -> Response:
-        """Return the page of a template with its values."""
+        """Return a template's page with these values."""
         text = self._renderer.render(f"{template}.html.j2", **values)
-        # A lone surrogate, which JSON can carry, has no place in UTF-8.
+        # JSON can carry a lone surrogate, which UTF-8 cannot encode.
         return HTMLResponse(text.encode("utf-8", "replace"), status, {**self._headers, **(headers or {})})
 
     def error(self, status: int, title: str, text: str) -> Response:
-        """Return the page for a request that cannot be answered."""
+        """Return an error page."""
         return self.page("error", status, title=title, text=text)
 
     def unreadable(self, status: int = 400) -> Response:
@@ -113,27 +114,27 @@ class PageSite:
         return self.error(status, "This form could not be read", self.not_readable)
 
     def login(self) -> Response:
-        """Return the page for a reader who is not known."""
+        """Return the page for an unknown reader."""
         return self.error(401, "Please log in", "Log in, then open this page again.")
 
     def redirect(self, url: str) -> Response:
-        """Return a response that leads the browser to a page, so that no reload sends its form again."""
+        """Return a redirect to a page, so that a reload does not send the form again."""
         return Response(status_code=303, headers={**self._headers, "Location": url})
 
     def unavailable(self, sent: Posted | None = None) -> Response:
-        """Return the page while the store cannot be used; from it, what its reader has sent can be sent again."""
+        """Return the page to show while the store cannot be used. It can resubmit the form that the reader sent."""
         fields = [(name, value) for name, values in (sent or {}).items() for value in values]
         return self.page("unavailable", 503, RETRY_HEADERS, seconds=_RETRY_SECONDS, sent=fields)
 
     async def served(
         self, request: Request, show: Callable[[], Awaitable[Response]], take: Callable[[Posted], Awaitable[Response]]
     ) -> Response:
-        """Return the response to a request for a page: the page, or the response to the content of its form.
+        """Return the response to a page request: the page itself, or the response to a submitted form.
 
         Args:
             request: The request.
             show: Returns the page.
-            take: Takes the content of the form.
+            take: Returns the response to the form's content.
         """
         is_form = request.method == "POST"
         posted: Posted | Response = await self._posted(request) if is_form else {}
@@ -147,7 +148,7 @@ class PageSite:
             return self.unavailable(posted)
 
     async def _posted(self, request: Request) -> Posted | Response:
-        """Return what a form of this site has sent, or the page that says why it cannot be taken."""
+        """Return the content of a submitted form, or an error page that explains why the form was rejected."""
         if not is_own_form(request.headers, self._origin):
             return self.error(403, "This form was sent from another page", self.sent_elsewhere)
         if not is_form(request.headers):
@@ -161,11 +162,11 @@ class PageSite:
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """Return the body of a request, and stop reading one that is too long.
+    """Return a request's body, and stop reading if it is too long.
 
     Raises:
-        BodyTooLong: It is too long.
-        PostUnreadable: The browser left before its end.
+        BodyTooLong: The body is too long.
+        PostUnreadable: The browser disconnected before the end of the body.
     """
     if _length_of(request.headers) > max_bytes:
         raise BodyTooLong
@@ -181,13 +182,13 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
 
 
 def _length_of(headers: Headers) -> int:
-    """Return the length that the headers announce; 0 for none, or none that can be read."""
+    """Return the length in the Content-Length header; 0 if it is missing or invalid."""
     length = headers.get("content-length", "")
     return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else 0
 
 
 def _claims(ticket: str, subject: str | None, round_id: str, questions: OpenQuestions) -> bytes:
-    # As a list: the page shows the questions in their order.
+    # A list, because the page shows the questions in order.
     wording = [[key, questions[key]] for key in questions]
     return json.dumps([_PURPOSE, ticket, subject, round_id, wording], sort_keys=True, separators=(",", ":")).encode()
 

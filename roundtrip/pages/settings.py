@@ -1,4 +1,4 @@
-"""Settings of question pages, `Server(pages=Pages(base_url=...))`, and their look, legible in light and in dark."""
+"""Question page settings, `Server(pages=Pages(base_url=...))`, and a look that is legible in light and dark mode."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 DEFAULT_WAIT_SECONDS = 20.0
-"""Seconds for which a request waits for the answers of a stored call."""
+"""How many seconds a request waits for the answers to a stored call."""
 _MAX_WAIT_SECONDS = 300.0
 _LIGHT_PAPERS: Final = ("#ffffff", "#f5f6f8")
 _DARK_PAPERS: Final = ("#1b2129", "#12161b")
-"""Backgrounds of the style sheet: the card, and the page around it."""
+"""The style sheet's background colors: the card, and the page around it."""
 _MIN_CONTRAST: Final = 4.5
-"""Level AA of WCAG 2.2 for text."""
+"""WCAG 2.2 level AA for text."""
 _MIN_DARK_CONTRAST: Final = 6.0
-"""Colors look duller on dark paper."""
+"""Higher, because colors look duller on a dark background."""
 _COLOR_PATTERN: Final = re.compile(r"#[0-9a-fA-F]{6}", re.ASCII)
 _LANGUAGE_PATTERN: Final = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", re.ASCII)
 _PATH_PATTERN: Final = re.compile(r"/(?![/\\])[!#-\[\]-~]*", re.ASCII)
-"""A path on the server of the page: it neither names another server nor ends its attribute."""
+"""A path on the page's own server. It neither names another server nor ends the HTML attribute."""
 _DATA_PATTERN: Final = re.compile(r"data:image/(png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/]+={0,2}", re.ASCII)
 _MIX_STEPS: Final = 50
 
@@ -39,13 +39,13 @@ class PageLook:
     """Name, logo and color of a server's question pages.
 
     Args:
-        name: The name of the service, shown on top of each page.
-        logo: A path on the same server, such as `/static/logo.svg`, or a `data:` address of an image.
-        accent: The color of buttons and links, as `#rrggbb`. In dark mode a lighter tone of it is used.
-        language: The language of the questions, as a tag such as `en` or `pt-BR`.
+        name: The service name, shown at the top of each page.
+        logo: A path on the same server, such as `/static/logo.svg`, or a `data:` address with an image.
+        accent: The color of buttons and links, as `#rrggbb`. Dark mode uses a lighter tone.
+        language: The questions' language tag, such as `en` or `pt-BR`.
 
     Raises:
-        ValueError: The color is not legible on a white page, or another part is not of its form.
+        ValueError: The color is not legible on a white page, or another argument is invalid.
     """
 
     name: str
@@ -74,14 +74,14 @@ class PageLook:
 
     @property
     def image_source(self) -> str:
-        """Return the source of the logo for a content security policy."""
+        """Return the logo's source for a content security policy."""
         if self.logo is None:
             return "'none'"
         return "data:" if self.logo.startswith("data:") else "'self'"
 
     @cached_property
     def dark_accent(self) -> str:
-        """Return the accent for dark mode: with as little white as makes it legible there."""
+        """Return the accent for dark mode, lightened just enough to be legible."""
         tones = (_mix(self.accent, "#ffffff", step / _MIX_STEPS) for step in range(_MIX_STEPS + 1))
         return next(
             tone for tone in tones if all(contrast_of(tone, paper) >= _MIN_DARK_CONTRAST for paper in _DARK_PAPERS)
@@ -90,32 +90,35 @@ class PageLook:
 
 @dataclass(frozen=True, kw_only=True)
 class Pages:
-    """Settings of the pages on which users answer questions that their clients cannot show.
+    """Settings for the pages on which users answer questions that their clients cannot show.
 
     Args:
-        base_url: The address at which browsers reach the server, such as `https://shop.example`. Addresses of pages
-            begin with it, whatever the `Host` of a request says. None for a server that is used over stdio alone.
-        local: True to ask the user of a client on stdio on a page of this machine, which opens in their browser, if
-            the client cannot ask. Pass a function to open the address yourself: it returns False if that failed. The
-            environment variable ROUNDTRIP_LOCAL_PAGES wins: 1 if a browser opens where none is expected, 0 for no
-            pages of this machine.
-        authenticate: Returns the user of a browser: their access token, or the text that `Server(principal=...)`
-            returns for them; or the response of a login, such as a redirect; or None, which becomes a 401. Only the
-            user whose client made the call can open its page then. Without it, the address alone opens a page, and
-            addresses are given only to clients that show links to their users.
-        from_round: The round from which on a client that can show links is asked on a page, since clients stop a call
-            after ten rounds.
-        wait: Seconds for which a request waits for the user, before it is answered.
-        message: The text with which clients show the link.
-        name: The name of the service on the pages; by default the server's.
-        logo: A path on the same server, such as `/static/logo.svg`, or a `data:` address of an image.
+        base_url: The address at which browsers reach the server, such as `https://shop.example`. Page addresses begin
+            with
+            it, whatever the request's `Host` header says. None for a server that is used only over stdio.
+        local: True to open a page in the user's browser on this machine if a stdio client cannot ask. Pass a function
+            to
+            open the address yourself; it returns False if that failed. The environment variable ROUNDTRIP_LOCAL_PAGES
+            overrides the choice: 1 if a browser opens although none is expected, 0 to open no local pages.
+        authenticate: Returns the browser's user: an access token, or the text that `Server(principal=...)` returns for
+            that user. It can also return a login response, such as a redirect, or None, which becomes a 401. With it,
+            only
+            the user whose client made the call can open the call's page. Without it, the address is enough to open a
+            page,
+            and roundtrip gives addresses only to clients that show links to their users.
+        from_round: The first round that uses a page if the client can show links, because clients stop a call after ten
+            rounds.
+        wait: How many seconds a request waits for the user before the server replies to it.
+        message: The text that clients show with the link.
+        name: The service name on the pages. The default is the server's name.
+        logo: A path on the same server, such as `/static/logo.svg`, or a `data:` address with an image.
         accent: The color of buttons and links, as `#rrggbb`.
-        language: The language of the questions, as a tag such as `en` or `pt-BR`.
-        templates: The path of a folder with templates that replace those of the package.
+        language: The questions' language tag, such as `en` or `pt-BR`.
+        templates: A folder with templates that replace the package templates.
 
     Raises:
-        TypeError: The folder is not a path.
-        ValueError: A value is out of its range.
+        TypeError: `templates` is not a path.
+        ValueError: A value is out of range.
     """
 
     base_url: str | None = None
@@ -146,12 +149,12 @@ class Pages:
         return None if self.templates is None else Path(self.templates)
 
     def look(self, server: str) -> PageLook:
-        """Return the look of the pages of a server."""
+        """Return the look for a server's pages."""
         return PageLook(self.name or server, logo=self.logo, accent=self.accent, language=self.language)
 
 
 def contrast_of(one: str, other: str) -> float:
-    """Return the contrast of two colors, each as `#rrggbb`, by the rule of WCAG."""
+    """Return the WCAG contrast ratio between two `#rrggbb` colors."""
     lights = sorted((_luminance(one), _luminance(other)))
     return (lights[1] + 0.05) / (lights[0] + 0.05)
 
