@@ -1,1 +1,1 @@
-"""Channels: the ways to a user whose client shows no forms: links, the model, equal calls."""
+"""Channels to a user whose client shows no forms: links, the model, equal calls."""

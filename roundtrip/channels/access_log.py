@@ -1,4 +1,4 @@
-"""Keep tickets out of the access log: without a login, the address of a page is its only secret."""
+"""Access log filter for tickets. Without a login, a page's address is its only secret."""
 
 import logging
 import re
@@ -10,7 +10,7 @@ _PAGE_TICKET: Final = re.compile(r"(?<=/ask/)[^ ?/]+")
 
 
 def hide_tickets() -> None:
-    """Remove tickets, and the addresses of question pages, from the lines that uvicorn logs for each request."""
+    """Remove tickets and question page addresses from uvicorn's access log."""
     logging.getLogger("uvicorn.access").addFilter(_without_tickets)
 
 

@@ -1,12 +1,14 @@
-"""Server channels: the ways in which a question may reach its user, or a model.
+"""Server channels: the ways in which a question can reach its user or a model.
 
-In their order: `form`, by the client; `local`, a page that opens on the user's own machine; `url`, a page whose address
-the client shows; `model`, the tool's result has the question; and `link`, a page whose address is in the tool's result.
-A question takes the first channel that its client and its own policy allow.
+- `form`: the client shows a form.
+- `local`: a page opens on the user's machine.
+- `url`: the client shows a page address.
+- `model`: the tool's result contains the question.
+- `link`: the tool's result contains a page address.
 
-The page of the machine comes before `url`, since the process of a stdio server serves no other page, and no client gets
-its address. The channel `model` is for questions for anyone. They prefer it to `link`, because it needs no
-human.
+A question takes the first channel in this order that both its client and its own policy allow. `local` comes before
+`url` because a stdio server serves no other page, and no client gets the address of a local page. `model` carries only
+questions that anyone may answer. It comes before `link` because it needs no human.
 """
 
 from __future__ import annotations
@@ -26,15 +28,15 @@ if TYPE_CHECKING:
     from roundtrip.pages.settings import Pages
 
 ChannelName = Literal["form", "local", "url", "model", "link"]
-"""A way in which a question may be asked."""
+"""Name of a channel."""
 
 CHANNELS: Final[tuple[ChannelName, ...]] = ("form", "local", "url", "model", "link")
 _PAGE_CHANNELS: Final[tuple[ChannelName, ...]] = ("local", "url", "link")
 LAST_ROUND: Final = CLIENTS_STOP_AFTER_ROUNDS - 1
-"""The last round that a client answers by itself."""
+"""The last round that a client answers automatically."""
 
 PAGE_ELICITATION: Final = ElicitationCapability(form=FormElicitationCapability(), url=UrlElicitationCapability())
-"""The elicitation of a page."""
+"""The elicitation capability of a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +45,24 @@ class ServerChannels:
 
     names: frozenset[ChannelName]
     from_round: int
-    """The round from which on the forms of clients that can show links are not used."""
+    """The first round in which clients that can show links are asked on a page instead of by form."""
     is_for_users: bool = False
-    """True if a page opens for the user of its call alone."""
+    """True if only the user who made a call can open its page."""
 
     @classmethod
     def of(cls, given: Iterable[ChannelName] | None, pages: Pages | None, *, knows_users: bool) -> ServerChannels:
-        """Return the channels of `Server(channels=...)`.
+        """Return the channels for `Server(channels=...)`.
 
         Args:
-            given: The author's option; None for `form`, and with pages `local`, `url` and `link` as far as they have
-                `local=`, `base_url=` and `authenticate=`.
-            pages: The question pages.
+            given: The author's option. None means `form`, plus the page channels that `pages` has the settings for:
+                `local=`
+                for `local`, `base_url=` for `url`, and `authenticate=` for `link`.
+            pages: The question page settings.
             knows_users: False if the server never knows its callers.
 
         Raises:
-            TypeError: It is not a list of names.
-            ValueError: It has an unknown channel, or one that the server cannot serve.
+            TypeError: The option is not a list of names.
+            ValueError: The option has an unknown channel, or a channel that the server cannot serve.
         """
         if given is None:
             served = filter(lambda name: _lack_of(name, pages, knows_users=True) is None, _PAGE_CHANNELS)
@@ -72,7 +75,7 @@ class ServerChannels:
 
     @property
     def has_results(self) -> bool:
-        """Return True if the result of a tool may have a handle, with a link or a question, in place of its own."""
+        """Return True if a tool's result may be replaced by a handle, with a link or a question."""
         return not self.names.isdisjoint({"local", "model", "link"})
 
     @property
@@ -89,19 +92,19 @@ class ServerChannels:
         is_live: bool,
         can_open_locally: bool = False,
     ) -> Channels:
-        """Return the channels for the questions of a request, besides its client's own forms.
+        """Return the channels for a request's questions, besides its client's forms.
 
         Args:
-            declared: The capabilities of its client.
-            asked: The number of rounds that its client has had in this call.
-            knows_user: True if its user is known, so that a link opens for that user alone.
-            is_live: True if its client is asked over its connection.
-            can_open_locally: True if a page of this machine can open in the browser of its user.
+            declared: The client's capabilities.
+            asked: The number of rounds that the client has already had in this call.
+            knows_user: True if the server knows the user, so that only this user can open a link.
+            is_live: True if the client is asked over its connection.
+            can_open_locally: True if a page can open in the user's browser on this machine.
         """
         is_local = "local" in self.names and can_open_locally
         shows_links = self.shows_links(declared, knows_user=knows_user, is_live=is_live)
         goes_to_pages = shows_links or (is_local and _declares_links(declared))
-        # By form for as long as the client goes on: a page interrupts its user.
+        # Use forms for as long as the client answers them, because a page interrupts its user.
         by_link: Literal["link"] | None = "link" if "link" in self.names and knows_user else None
         if self.shows_forms(declared) and asked < (self.from_round if goes_to_pages else LAST_ROUND):
             for_links = None if _declares_links(declared) else "local" if is_local else by_link
@@ -113,37 +116,37 @@ class ServerChannels:
         return Channels(by_link, "model" in self.names, is_live)
 
     def channels_of_task(self, declared: ClientCapabilities | None, *, knows_user: bool) -> Channels:
-        """Return the channels for the questions of a task that its client cannot show, each by a result.
+        """Return the channels for a task's questions that its client cannot show. They all replace the tool's result.
 
         Args:
-            declared: The capabilities of its client. One that shows links alone has none of these channels.
-            knows_user: True if its user is known, so that a link opens for that user alone.
+            declared: The client's capabilities. A client that declares links gets none of these channels.
+            knows_user: True if the server knows the user, so that only this user can open a link.
         """
-        # As those of a first request that no connection waits for.
+        # Other clients get the channels of a first request that no connection waits for.
         if _declares_links(declared):
             return Channels()
         return self.channels(declared, asked=0, knows_user=knows_user, is_live=False)
 
     def shows_links(self, declared: ClientCapabilities | None, *, knows_user: bool, is_live: bool) -> bool:
-        """Return True if a client shows the address of a page as a question, and comes back for the result.
+        """Return True if a client shows a page address as a question, and comes back for the result.
 
-        On an open connection, the call would have to wait for its user. A page that opens for the user of its call
-        alone opens for no reader if that user is unknown.
+        Live clients are excluded, because the call would have to wait for its user on an open connection. If only the
+        caller can open pages, the server must also know the user.
         """
         opens = knows_user or not self.is_for_users
         return _declares_links(declared) and "url" in self.names and opens and not is_live
 
     def shows_forms(self, declared: ClientCapabilities | None) -> bool:
-        """Return True if a client shows forms, and may be asked by them."""
+        """Return True if a client shows forms, and the server may use them."""
         elicitation = declared.elicitation if declared is not None else None
         if elicitation is None or "form" not in self.names:
             return False
-        # A bare `elicitation: {}` is older than modes, and means forms.
+        # A bare `elicitation: {}` is older than the modes, and means forms.
         return elicitation.form is not None or elicitation.url is None
 
 
 class ChannelClient(RequestClient):
-    """Client whose user can be asked in more ways than by the client itself, or in fewer."""
+    """Client with other channels than its own: a page may ask its user, or the server may not use its forms."""
 
     __slots__ = ("_channels", "_server_channels")
 
@@ -154,12 +157,14 @@ class ChannelClient(RequestClient):
         self._server_channels = server_channels
         self._channels = channels
         if channels.replaces_client:
-            # Its questions are returned, whatever the revision of the client.
+            # The questions are returned as a result, whatever the client's revision.
             self.protocol_version = FIRST_OF_RETRY_ERA
 
     @property
     def capabilities(self) -> ClientCapabilities | None:
-        """Return the declared capabilities, with those of a page, and without forms if the server does not use them."""
+        """Return the declared capabilities, changed to a page's elicitation, or without forms if the server does not
+        use them.
+        """
         declared = super().capabilities
         if self._channels.page is not None:
             return with_elicitation(declared, PAGE_ELICITATION)
@@ -173,7 +178,7 @@ class ChannelClient(RequestClient):
 def with_elicitation(
     declared: ClientCapabilities | None, elicitation: ElicitationCapability | None
 ) -> ClientCapabilities:
-    """Return the capabilities of a client with another elicitation."""
+    """Return a client's capabilities with a different elicitation capability."""
     return (declared or ClientCapabilities()).model_copy(update={"elicitation": elicitation})
 
 
@@ -198,7 +203,7 @@ def _checked(given: Any, pages: Pages | None, *, knows_users: bool) -> frozenset
 
 
 def _lack_of(name: ChannelName, pages: Pages | None, *, knows_users: bool) -> tuple[str, str] | None:
-    """Return what a server lacks for a channel, and the cure; None if it can serve the channel."""
+    """Return what a server lacks for a channel, and how to fix it; None if the server can serve the channel."""
     if name not in _PAGE_CHANNELS:
         return None
     if pages is None:

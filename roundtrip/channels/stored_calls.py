@@ -1,8 +1,8 @@
-"""Store a call whose client cannot be asked by form, and go on with it as its user, or a model, answers.
+"""Stored calls: calls whose client cannot show a form, and which continue when their user or a model answers.
 
-The call becomes an entry in the store of tasks, and workers serve its further legs, as those of a task. Its client gets
-the address of a page, as a question in URL mode or in a result, or the questions themselves in a result for the model;
-and the end of the call when it asks again. A page of this machine opens by itself, and the client gets a handle.
+The call becomes an entry in the task store, and workers run its later legs, like those of a task. Its client gets a
+page address, either in a URL mode question or in a result. For a model, the result contains the questions themselves. A
+local page opens on its own, and the client gets a handle. When the client asks again, it gets the call's result.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _USER_UNKNOWN: Final = (
 
 
 class _ChannelPart(LegPart):
-    """Client of one leg as the channels show it."""
+    """Client of one leg, with the capabilities that the channels give it."""
 
     def __init__(self, served: OpenLeg, channels: ServerChannels) -> None:
         self._served = served
@@ -103,14 +103,14 @@ class _ChannelPart(LegPart):
 
 
 class StoredCalls(LegExtension):
-    """Calls of one server whose users answer on pages, or whose questions a model answers.
+    """Calls of one server that users answer on pages, or that a model answers.
 
     Args:
-        channels: The ways in which questions may be asked.
-        pages: The author's settings of pages, if there are any.
-        name: The name of the server.
-        legs: Serves legs.
-        service: Stores calls, and runs their further legs.
+        channels: The server's channels.
+        pages: The author's page settings, if any.
+        name: The server's name.
+        legs: Runs legs.
+        service: Stores calls, and runs their later legs.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class StoredCalls(LegExtension):
         self.continuing: AskingFunction | None = None
         """The function of the tool that continues calls."""
         self.inbox: Inbox | None = None
-        """The approvals of calls, if the server has an inbox."""
+        """The approval inbox, if the server has one."""
         self.site: stored_pages.StoredPages | None = None
         self._local: local_pages.LocalPages | None = None
         if pages is not None and pages.base_url is not None:
@@ -140,11 +140,11 @@ class StoredCalls(LegExtension):
     def install(
         cls, given: Iterable[ChannelName] | None, pages: Pages | None, host: ToolHost, storage: Storage
     ) -> StoredCalls | None:
-        """Give a server stored calls, its pages, and the tool with which models continue calls that wait.
+        """Give a server stored calls, pages, and the tool with which models continue waiting calls.
 
         Raises:
-            TypeError: The channels are not a list of names, or the pages are no `Pages`.
-            ValueError: It has an unknown channel, or one that the server cannot serve.
+            TypeError: The channels are not a list of names, or `pages` is not a `Pages`.
+            ValueError: The option has an unknown channel, or a channel that the server cannot serve.
         """
         if pages is not None and not isinstance(pages, Pages):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"pages must be Pages(base_url=...), got {type(pages).__name__}")
@@ -174,11 +174,11 @@ class StoredCalls(LegExtension):
             name=CONTINUE_TOOL,
             title="Continue a call",
             description=_DESCRIPTION_WITH_ANSWERS if takes_answers else _DESCRIPTION,
-            # Destructive, so that a host which always allows other tools asks its user about this one.
+            # Destructive, so that a host that always allows other tools still asks its user about this tool.
             annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False),
             structured_output=False,
         )
-        # It has handles and addresses of pages.
+        # Not traced, because its arguments and results contain handles and page addresses.
         stored.continuing = host.find(CONTINUE_TOOL, None)
         host.desk.untraced.add(stored.continuing)
         return stored
@@ -190,25 +190,27 @@ class StoredCalls(LegExtension):
 
     @property
     def gives_links(self) -> bool:
-        """Return True if a result may have the address of a page, which only its user can open."""
+        """Return True if a result may contain a page address, which only the call's user can open."""
         return "link" in self._channels.names
 
     @override
     def join(self, leg: OpenLeg) -> LegPart | None:
-        # A leg without a client's request asks nobody.
+        # A leg without a client request has no client to ask.
         is_asked_for = leg.stored is None and leg.record is not None
         return _ChannelPart(leg, self._channels) if is_asked_for else None
 
     def relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
-        """Return a tool as it must be listed: clients check results against its schema, and a link does not fit one."""
+        """Return a tool's listing, without its output schema if a result may be a link. Clients would reject such a
+        result.
+        """
         return listing.model_copy(update={"output_schema": None}) if self.may_replace_result(tool.function) else listing
 
     def may_replace_result(self, function: AskingFunction) -> bool:
-        """Return True if a client may get word that its call waits, in place of the result of a function."""
+        """Return True if a client may get a message that the call waits, instead of the function's result."""
         return self._channels.has_results and _may_ask(function)
 
     def _channels_of(self, record: RequestRecord) -> Channels:
-        """Return the channels for the questions of a request, besides its client's own forms."""
+        """Return the channels for a request's questions, besides its client's forms."""
         ctx = record.context
         asked = record.journal.round if record.journal is not None else 0
         return self._channels.channels(
@@ -227,7 +229,7 @@ class StoredCalls(LegExtension):
 
     @contextmanager
     def _explained(self, ctx: Request) -> Generator[None]:
-        """Tell a client that cannot be asked why its user is not asked on a page."""
+        """Add the reason why no page can ask the user to the error for a client that cannot be asked."""
         try:
             yield
         except MCPError as error:
@@ -244,21 +246,21 @@ class StoredCalls(LegExtension):
             raise MCPError(code=error.error.code, message=told, data=error.error.data) from error
 
     async def serve(self, call: ClientCall, proceed: Proceed) -> ServedEnd | dict[str, Any]:
-        """Serve one request of a client; return the reply to it if the call is stored.
+        """Serve one client request. If its call is stored, return the reply instead of the leg's end.
 
         Raises:
-            MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
+            MCPError: The tool raised a protocol error, the client cannot be asked, or the store cannot be used.
         """
         record = call.record
         if self._legs.parts.effects.dry_run is not None:
-            # It neither reads nor writes the store, which may have the call that is rehearsed.
+            # A dry run must not touch the store, which may hold the call that it rehearses.
             return await proceed()
         is_retry = is_retry_era(record.context.protocol_version)
         journal = record.journal if is_retry else None
         if journal is not None and (reply := await self._reply(record, journal)) is not None:
             return reply
         channels = self._channels_of(record)
-        # A client with a connection is asked over it; the probe of `roundtrip doctor` asks if it can be.
+        # A live client is asked over its connection. The probe of `roundtrip doctor` tests whether that works.
         may_store = is_retry or (call.name != PROBE_TOOL and (channels.may_store or self.inbox is not None))
         if may_store:
             if journal is None and (reply := await self._same_call(call)) is not None:
@@ -268,12 +270,12 @@ class StoredCalls(LegExtension):
             end = await proceed()
         if not may_store or not isinstance(end, Suspended):
             return end
-        # By a page, by a model, or by the decision of others; a round without questions only gives its call a token.
+        # Store the call if a page, a model or a group must answer. A round without any question only issues a token.
         goes_on = end.channel is not None if end.questions else bool(end.external)
         return await self._store(call, end) if goes_on else end
 
     async def _reply(self, record: RequestRecord, journal: Journal) -> dict[str, Any] | None:
-        """Return the reply to a request that resumes a call which is stored already; None for all others.
+        """Return the reply to a request that resumes a stored call; None if its call is not stored.
 
         Raises:
             MCPError: The store cannot be used.
@@ -284,7 +286,8 @@ class StoredCalls(LegExtension):
         try:
             view = await self._book.find(journal.call_id)
         except LedgerDown as error:
-            # A client that answers its questions itself was asked by form, so that the call is not stored. It goes on.
+            # A client that answers its own questions was asked by form. Such a call is not stored, so it needs no
+            # store.
             if not sent or not journal.asked.keys() >= sent.keys():
                 raise waiting_calls.out_of_reach(error) from error
             return None
@@ -304,22 +307,23 @@ class StoredCalls(LegExtension):
         return self._waits_by_url(view, record, replace(journal, leg=journal.leg + 1, round=journal.round + 1))
 
     def _waits_by_url(self, view: StoredView, record: RequestRecord, journal: Journal) -> dict[str, Any]:
-        """Return the question in URL mode that shows the page of a call, with a token for its client's next request."""
+        """Return the URL mode question that shows a call's page, with a token for the client's next request."""
         record.packed = self._legs.parts.protection.write(journal)
         record.minted = f"{journal.call_id}/{journal.leg}"
         return self._by_url(view, record.minted)
 
     def _first_by_url(self, view: StoredView, record: RequestRecord) -> dict[str, Any]:
-        """Return the question in URL mode for a request that begins a call which is stored already."""
+        """Return the URL mode question for a first request whose call is already stored."""
         kept = self._book.read_journal(view.content)
         first = Journal(kept.call_id, kept.born, kept.deadline, kept.end, 1, 1, kept.fingerprint, kept.build)
         return self._waits_by_url(view, record, replace(first, version=kept.version, written=kept.written))
 
     async def _same_call(self, call: ClientCall) -> dict[str, Any] | None:
-        """Return the reply to a request that repeats a call which waits: models do so, and must not begin another.
+        """Return the reply to a request that repeats a waiting call, or None to start a new call.
 
-        Clients that show links ask again on a page. But a call that only waits for an approval is theirs as well: a
-        client whose time is over makes it again, and people must not approve it twice.
+        Models repeat calls, and a repetition must not start another call. Clients that show links are an exception: a
+        repeated call is asked again on a new page. But even they resume a call that only waits for an approval.
+        Otherwise, people would have to approve it again whenever such a client times out and repeats the call.
         """
         try:
             function = call.find()
@@ -338,7 +342,7 @@ class StoredCalls(LegExtension):
                 ]
                 call_id = await self._equal.awaiting(chain.from_iterable(labels_of_all))
         except (LedgerDown, ContentUnreadable) as error:
-            # The call may need no question, and so no store.
+            # The call may ask nothing, and then it needs no store.
             LOG.warning("calls that wait cannot be found, so repeated calls begin again: %s", error)
             return None
         view = await self._waiting.view(call_id) if call_id is not None else None
@@ -351,13 +355,12 @@ class StoredCalls(LegExtension):
     def _labels(
         self, function: AskingFunction, ctx: Request, *, is_local: bool, showing: Showing | None = None
     ) -> tuple[str, ...]:
-        """Return the labels of a request's call; none for unknown users.
+        """Return the labels that a request's call shares with equal calls, or none if the call must not be shared.
 
-        On a server without approvals, calls of clients that show links have none, either. A client that shows forms is
-        asked by them, and so does not go on with a call that another client has left for a page.
-
-        The handle of an unknown user's call is its only secret, so another caller must not get it by calling alike.
-        A process on stdio has one client, so a page of its machine needs no known user.
+        Calls by unknown users have no labels: a call's handle is its only secret, and another caller could get the
+        handle by making an equal call. A local page is an exception, because a stdio process has only one client. On a
+        server without approvals, calls by clients that show links have no labels either. A client that shows forms gets
+        other labels, so it does not resume a call that another client left waiting on a page.
         """
         params, protection = ctx.params or {}, self._legs.parts.protection
         if params.get("name") == CONTINUE_TOOL:
@@ -389,19 +392,20 @@ class StoredCalls(LegExtension):
         if journal is None:
             raise RuntimeError("a call without a journal cannot be stored")
         content = self._service.content_of(function, ctx, journal)
-        # Its client is gone when further questions are asked, and its forms with it.
+        # Later questions come when the client's request has ended, so they cannot use its forms.
         page = channels.page or channels.for_links
         has_page = bool(page or end.external)
         content.origin.capabilities = _capabilities(ctx, has_page=has_page)
         content.origin.protocol = FIRST_OF_RETRY_ERA
         content.channel.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if has_page else ""
         content.channel.asks_model, content.channel.is_local = channels.model, page == "local"
-        # The page of a client that shows links is for this call alone, until it waits for an approval.
+        # If the client shows links, equal calls do not share this call's page. They share the call once it waits for
+        # approval.
         on_page = bool(end.questions) and not content.channel.is_local and self._shows_links(ctx)
         labels = self._labels(function, ctx, is_local=content.channel.is_local, showing="page" if on_page else None)
-        # Others are not continued in its place.
+        # A call that shares nothing is chosen at once, so that no equal call replaces it.
         content.channel.is_chosen = not labels or on_page
-        # Until it is decided, an approval is for equal calls of clients of all kinds.
+        # Equal calls from any kind of client share a pending approval.
         shared: tuple[str, ...] = ()
         if end.external and not end.questions and not content.channel.is_local:
             shared = self._labels(function, ctx, is_local=False, showing="any")
@@ -430,7 +434,8 @@ class StoredCalls(LegExtension):
             raise MCPError(code=INTERNAL_ERROR, message="This call has replies.ended; begin it again")
         self._service.start()
         if content.channel.is_local:
-            # The leg has replies.ended, and others come before the reply.
+            # The leg has ended, and other legs may run before this request's reply. So report now that it sends no
+            # token.
             report_size, record.report_size = record.report_size, None
             if report_size is not None:
                 report_size(None)
@@ -438,12 +443,14 @@ class StoredCalls(LegExtension):
         if view.entry.has_ended or not self._shows_links(ctx):
             return self._reply_to(view)
         if view.entry.call_id != journal.call_id:
-            # An equal call was faster, and the token would be of this one.
+            # An equal call was stored first, so the client needs a token for that call, not for this one.
             return self._first_by_url(view, record)
         return self._by_url(view, end.state)
 
     def prepare_task(self, content: CallContent, ctx: Request) -> None:
-        """Let a task whose client cannot show a question end for that client there, with a result as other calls."""
+        """Prepare a task for a question that its client cannot show. The task then ends for this client with a handle
+        or a link.
+        """
         declared = ctx.session.client_capabilities
         channels = self._channels.channels_of_task(declared, knows_user=self._knows_user(ctx))
         if not channels.may_store:
@@ -458,7 +465,9 @@ class StoredCalls(LegExtension):
     async def _locally(
         self, view: StoredView, ctx: Request, *, is_first: bool = False, is_repeated: bool = False
     ) -> dict[str, Any]:
-        """Open the page of a call on this machine, and return its end, or after some seconds word that it waits."""
+        """Open the call's page on this machine. Return the call's result, or after some seconds a reply that it still
+        waits.
+        """
         local = self._local
         if local is None or not local.is_for(ctx):
             return self._reply_to(view)
@@ -467,12 +476,12 @@ class StoredCalls(LegExtension):
             return self._reply_to(await self._waiting.changed(view, ctx) or view)
 
     async def go_on(self, handle: str, answers: dict[str, Any] | None, ctx: AskingContext[Any, Any]) -> CallToolResult:
-        """Return the result of a stored call, or word that it still waits; what `continue_call` does.
+        """Return a stored call's result, or a message that it still waits. This is the body of `continue_call`.
 
         Args:
-            handle: The handle.
-            answers: A model's answers to questions of the call.
-            ctx: The request of the client, which is asked what only its software can answer.
+            handle: The call's handle.
+            answers: A model's answers to the call's questions.
+            ctx: The client's request. The client is asked the questions that only its software can answer.
         """
         principal = self._legs.parts.protection.principal(ctx.request_context)
         call_id, secret = split_id(handle)
@@ -487,7 +496,7 @@ class StoredCalls(LegExtension):
             return text_result(_UNKNOWN, is_error=True)
         if not await self._service.is_visible(view, ctx.request_context):
             return CallToolResult.model_validate(replies.unknown_tool(view))
-        # The first leg has taken them.
+        # On later legs the answers were already taken.
         if answers and ctx.call.leg == 1:
             try:
                 await self._waiting.take_from_model(call_id, answers)
@@ -510,17 +519,17 @@ class StoredCalls(LegExtension):
     async def _take_refusal(
         self, view: StoredView, request: Request, responses: Mapping[str, Mapping[str, Any]]
     ) -> StoredView | None:
-        """Decline the questions of the page if the client declined its link, and wait as `_changed`."""
+        """Decline the page's questions if the client declined its link, then wait like `WaitingCalls.changed`."""
         action = responses.get(_page_key(view), {}).get("action")
         if self.site is None or action not in ("decline", "cancel"):
             return await self._waiting.changed(view, request)
         with waiting_calls.reaching_call():
             await self.site.calls.refuse(view, action)
-        # A call that asks on sends its client to the page again.
+        # If the call asks again, its client is sent to the page again.
         return await self._waiting.changed(view, request, until_asking=True)
 
     def _by_url(self, view: StoredView, state: str) -> dict[str, Any]:
-        """Return the question in URL mode that shows the page of a call."""
+        """Return the URL mode question that shows a call's page."""
         if self.site is None:
             raise RuntimeError("a call without pages has no address")
         requests = view.content.client_questions
@@ -533,13 +542,13 @@ class StoredCalls(LegExtension):
         return {"inputRequests": requests, "requestState": state, "resultType": "input_required"}
 
     def _reply_to(self, view: StoredView) -> dict[str, Any]:
-        """Return the end of a call, or the result for a client whose call has not replies.ended."""
+        """Return the result of an ended call, or the reply for a call that has not ended."""
         if self._local is not None and self._local.has_failed(view.entry.call_id):
             return replies.unopened()
         return replies.ended(view) if view.entry.has_ended else self._in_result(view)
 
     def _in_result(self, view: StoredView) -> dict[str, Any]:
-        """Return the result for a client whose call has not replies.ended."""
+        """Return the result that tells a client that its call has not ended."""
         if view.content.asked.for_model:
             return replies.for_model(view)
         has_link = view.content.channel.page_secret and not view.content.channel.is_local and self.gives_links
@@ -551,16 +560,16 @@ def _may_ask(function: AskingFunction) -> bool:
 
 
 def _capabilities(ctx: Request, *, has_page: bool) -> dict[str, Any]:
-    """Return the capabilities with which a stored call goes on: a page in place of the client's own forms."""
+    """Return the capabilities with which a stored call continues. A page replaces the client's forms."""
     elicitation = server_channels.PAGE_ELICITATION if has_page else None
     known = server_channels.with_elicitation(ctx.session.client_capabilities, elicitation)
     return known.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def _page_key(view: StoredView) -> str:
-    """Return the key of the question that shows the page of a call."""
+    """Return the key of the question that shows a call's page."""
     key = _KEY
     while key in view.content.client_questions:
-        # Authors name their questions, and may use this name.
+        # The author may use this name for a question.
         key += "_"
     return key

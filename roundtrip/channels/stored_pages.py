@@ -1,4 +1,4 @@
-"""Show the questions of stored calls on the server's own pages, and take the answers of their users."""
+"""Server pages for stored calls: show their questions, and accept their users' answers."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _LOST: Final = (
 )
 
 _SETTLE_SECONDS: Final = 1.0
-"""Time for which the browser's answer waits for the next question. It holds no thread."""
+"""Seconds that a submitted answer waits for the next question. No thread is blocked."""
 _NEW_SECONDS: Final = 3.0
-"""Time after an answer in which the page looks again every second."""
+"""Seconds after an answer in which the page reloads every second."""
 
 
 class CallsOfSite:
-    """The stored calls behind the pages of one site; see `PageCalls`. A site opens no calls of another one.
+    """Stored calls that the pages of one site show; see `PageCalls`. A site never opens another site's calls.
 
     Args:
         book: The stored calls.
-        is_local: True for the site of this machine, False for the one that clients over HTTP lead to.
-        knows_readers: True if the site tells its readers apart, and opens a page for the user of its call alone.
+        is_local: True for the site on the user's machine, False for the site that HTTP clients link to.
+        knows_readers: True if the site identifies its readers, and opens a page only for the user who made the call.
     """
 
     def __init__(self, book: CallBook, *, is_local: bool = False, knows_readers: bool = False) -> None:
@@ -55,20 +55,20 @@ class CallsOfSite:
         self._knows_readers = knows_readers
 
     def ticket_of(self, view: StoredView) -> str:
-        """Return the ticket of the page of a call."""
+        """Return the ticket of a call's page."""
         return f"{view.entry.call_id}.{view.content.channel.page_secret}"
 
     def changes(self, ticket: str) -> AbstractContextManager[NextChange]:
-        """Listen for changes of the call of a ticket."""
+        """Listen for changes to a ticket's call."""
         return changes_of(self._book.store, split_id(ticket)[0])
 
     async def open(self, ticket: str, subject: str | None) -> PageState:
-        """Return the state of a call for the reader of its page."""
+        """Return the call's state for the reader of its page."""
         view = await self._own(ticket, subject)
         if view is None:
             return calls.ClosedPage()
         entry, content = view
-        # The client is asked what only its software can answer.
+        # Questions that only the client's software can answer are not shown here.
         if entry.state is StoredState.ASKING and (questions := content.user_questions):
             return calls.AskingPage(_round_of(content), questions)
         if groups := awaited_groups(view):
@@ -77,7 +77,7 @@ class CallsOfSite:
             is_new = self._book.clock() - entry.updated < _NEW_SECONDS
             return calls.WorkingPage(1) if is_new else calls.WorkingPage()
         decisions: tuple[ShownDecision, ...] = ()
-        # Only for the caller: a reason may be about a person.
+        # Only for the caller, because a reason may concern a person.
         if self._knows_readers:
             decisions = _shown_decisions(content)
         has_failed = entry.state is not StoredState.COMPLETED
@@ -91,7 +91,7 @@ class CallsOfSite:
     async def answer(
         self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]
     ) -> bool:
-        """Give a round its answers, at most once."""
+        """Answer a round, at most once."""
         view = await self._own(ticket, subject)
         if view is None:
             return False
@@ -109,9 +109,9 @@ class CallsOfSite:
         return True
 
     async def _until_next(self, call_id: str) -> None:
-        """Wait for a moment for the next question, or the end, which is mostly there at once."""
+        """Wait briefly for the next question or the end of the call. It usually arrives at once."""
         changes = changes_of(self._book.store, call_id)
-        # A store that fails now has the answer already.
+        # The answer is already stored, so a failing store does no harm here.
         with changes as next_change, anyio.move_on_after(_SETTLE_SECONDS), suppress(LedgerDown):
             while True:
                 view = await self._book.find(call_id)
@@ -122,7 +122,7 @@ class CallsOfSite:
                 await next_change()
 
     async def refuse(self, view: StoredView, action: str) -> None:
-        """Decline or cancel the questions of a page: those that are open, or the next ones."""
+        """Decline or cancel a page's open questions, or the next questions if none is open."""
 
         def refuse(entry: CallEntry, now: float) -> None:
             if entry.has_ended:
@@ -138,7 +138,9 @@ class CallsOfSite:
         await self._book.change(view.entry.call_id, refuse)
 
     async def _own(self, ticket: str, subject: str | None) -> StoredView | None:
-        """Return the call of a page for its reader; None if there is none, or if it is another user's or site's."""
+        """Return the call that a ticket opens for this reader; None if it is unknown, or belongs to another user or
+        site.
+        """
         call_id, secret = split_id(ticket)
         with reaching_store():
             view = await self._book.find(call_id)
@@ -158,12 +160,12 @@ class CallsOfSite:
 
 
 class StoredPages(QuestionPages):
-    """The pages of one server for browsers that reach it over HTTP.
+    """Pages of one server, for browsers that reach it over HTTP.
 
     Args:
         pages: The author's settings.
         base_url: The address at which browsers reach the server.
-        name: The name of the server.
+        name: The server's name.
         book: The stored calls.
     """
 
@@ -176,22 +178,22 @@ class StoredPages(QuestionPages):
         super().__init__(self.calls, authenticate=reader, **site)
 
     def serve_on(self, server: HostServer) -> None:
-        """Add the pages to the application of a server."""
+        """Add the pages to a server's application."""
         hide_tickets()
         for route in self.routes:
             server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(self.respond)
 
     async def _reader(self, request: Request) -> str | Response | None:
-        """Return the reader of a page, in the form of principals."""
+        """Return the page's reader, in the form that principals have."""
         authenticate = self._settings.authenticate
         reader = await authenticate(request) if authenticate is not None else None
         return compact_json(principal_components(reader)) if isinstance(reader, AccessToken) else reader
 
     def url_of(self, view: StoredView) -> str:
-        """Return the address of the page of a call.
+        """Return the address of a call's page.
 
         Raises:
-            ValueError: The page of the call is on its user's machine. No client gets its address.
+            ValueError: The page is on the user's machine. No client gets its address.
         """
         if view.content.channel.is_local:
             raise ValueError("a local page has no address for clients")
@@ -199,7 +201,9 @@ class StoredPages(QuestionPages):
 
 
 def _shown_decisions(content: CallContent) -> tuple[ShownDecision, ...]:
-    """Return the decisions about a call for its caller: of each approval the latest, with its group and no person."""
+    """Return the latest decision for each approval of a call. The caller sees the group, but not the person who
+    decided.
+    """
     latest = {record["name"]: record for record in records_of(content) if record["decision"] is not None}
     return tuple(
         ShownDecision(record["message"], record["by"], record["decision"]["outcome"], record["decision"]["reason"])
@@ -208,5 +212,5 @@ def _shown_decisions(content: CallContent) -> tuple[ShownDecision, ...]:
 
 
 def _round_of(content: CallContent) -> str:
-    """Return a text that differs between rounds: keys of questions are used once."""
+    """Return a text that is different for each round, because every question key is used only once."""
     return "\n".join(sorted(content.user_questions))

@@ -1,7 +1,8 @@
-"""Write the replies to clients whose calls wait: results with a handle, a link, or questions for the model.
+"""Replies to clients whose calls wait: results with a handle, a link, or questions for the model.
 
-A model reads all of them. Values of arguments and questions are in JSON strings, on one line each, so that none of them
-can end its quotes and pass for the server's words. No reply has a secret besides the handle and the address of a page.
+A model reads all of these replies. Values from arguments and questions are written as JSON strings, each on one line,
+so that no value can end its quotes and pose as the server's words. The only secrets in a reply are the handle and the
+page address.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _HOW_TO_ANSWER: Final = (
 
 
 def for_model(view: StoredView) -> dict[str, Any]:
-    """Return the result that asks a model: each question with its schema, and the way to answer."""
+    """Return the result that asks a model. It has each question with its schema, and explains how to answer."""
     content = view.content
     handle = content.id_of(view.entry.call_id)
     lines = [_FOR_MODEL]
@@ -50,11 +51,11 @@ def for_model(view: StoredView) -> dict[str, Any]:
 
 
 def for_user(view: StoredView, link: str | None) -> dict[str, Any]:
-    """Return the result of a call that waits for its user, or still runs.
+    """Return the result for a call that waits for its user, or is still running.
 
     Args:
         view: The call.
-        link: The address of its page, if a model may read it.
+        link: The page address, if a model may read it.
     """
     handle = view.content.id_of(view.entry.call_id)
     if groups := awaited_groups(view):
@@ -70,12 +71,12 @@ def for_user(view: StoredView, link: str | None) -> dict[str, Any]:
 
 
 def awaited_groups(view: StoredView) -> list[str]:
-    """Return the groups for whose decisions a call waits, if it waits for nothing else; see `listed_groups`."""
+    """Return the groups that a call waits for, if it waits for nothing else; see `listed_groups`."""
     return rules.open_groups(view.content) if rules.is_waiting(view.content, view.entry) else []
 
 
 def ended(view: StoredView) -> dict[str, Any]:
-    """Return the end of a call as the protocol writes it."""
+    """Return the result of an ended call, in wire form."""
     content = view.content
     if view.entry.state is StoredState.COMPLETED and content.result is not None:
         return {**content.result, "resultType": "complete"}
@@ -85,20 +86,20 @@ def ended(view: StoredView) -> dict[str, Any]:
 
 
 def unknown_tool(view: StoredView) -> dict[str, Any]:
-    """Return the reply to a request that may not see the tool of a call, as for any other call of it."""
+    """Return the reply to a request that may not see the call's tool. It is the same as for any unknown tool."""
     return _written(str(UnknownTool(view.entry.tool)), is_error=True)
 
 
 def unopened() -> dict[str, Any]:
-    """Return the end of a call whose page did not open on this machine."""
+    """Return the result of a call whose page did not open on this machine."""
     return _written(_UNOPENED, is_error=True)
 
 
 def _written(text: str, *, is_error: bool = False) -> dict[str, Any]:
-    """Return a result with a text as the protocol writes it."""
+    """Return a text as a result, in wire form."""
     return {"content": [{"type": "text", "text": text}], "isError": is_error, "resultType": "complete"}
 
 
 def _line(value: Any) -> str:
-    # JSON leaves other characters alone that would move or hide text.
+    # JSON does not escape every character that could move or hide text.
     return printable(json.dumps(value, ensure_ascii=False))

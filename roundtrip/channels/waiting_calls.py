@@ -1,6 +1,7 @@
-"""Find and wait for stored calls on behalf of their clients, and give them the answers that came with requests.
+"""Waiting calls: find and wait for stored calls on behalf of their clients, and pass on answers that came with
+requests.
 
-Models repeat a tool's call while it waits, and hosts send equal calls at once. All of them get one handle.
+Models repeat a tool call while it waits, and hosts send equal calls at the same time. All equal calls get one handle.
 """
 
 from __future__ import annotations
@@ -33,18 +34,19 @@ from roundtrip.stored.service import CallService
 from roundtrip.tools.failures import store_down
 
 Showing = Literal["", "forms", "page", "any"]
-"""Way in which a client shows questions: not at all, as forms, or on the page of this call; any while there are none
-to show."""
+"""How a client shows questions: not at all, as forms, or on a page. "any" is for a call that only waits for an
+approval.
+"""
 SHOWINGS: Final[tuple[Showing, ...]] = get_args(Showing)
 _MAX_EQUAL: Final = 1000
 _MAX_ROUNDS: Final = 100
 
 
 class EqualCalls:
-    """Equal calls of one server's users.
+    """Equal calls from one server's users.
 
-    Each stored call has a label that equal calls of one user share. One of them is chosen, and it stays chosen until it
-    ends: that is written into the call itself, so that comparing and setting a single entry decides.
+    Equal calls by one user share a label. One of them is chosen, and stays chosen until it ends. The choice is stored
+    in the call itself, so a compare-and-set of one entry decides it.
 
     Args:
         book: The stored calls.
@@ -56,15 +58,15 @@ class EqualCalls:
     def labels(
         self, user: str, params: Mapping[str, Any], version: str | None, *, showing: Showing = ""
     ) -> tuple[str, ...]:
-        """Return the labels of a user's call of a tool, with the parameters of its request: one of each key.
+        """Return the labels of a user's tool call, one for each key.
 
-        The first is of the newest key, which labels a call that is stored. Instances may still have another one.
+        The first label uses the newest key, and is stored with the call. Other instances may still use another key.
 
         Args:
             user: The user.
-            params: The parameters.
-            version: The version of the tool.
-            showing: What its client shows. Clients that show different things share a call only while it waits for an
+            params: The request's parameters.
+            version: The tool's version.
+            showing: What the client shows. Clients that show different things share a call only while it waits for an
                 approval.
         """
         called: list[Any] = [user, params.get("name"), version, params.get("arguments") or {}]
@@ -72,13 +74,13 @@ class EqualCalls:
         return tuple(hmac.digest(key, text, "sha256").hex() for key in self._book.page_keys)
 
     async def _equal(self, labels: Iterable[str]) -> list[str]:
-        """Return the ids of the calls with one of some labels, the oldest first."""
+        """Return the ids of the calls that have any of these labels, oldest first."""
         store = self._book.store
         found = {(one.created, one.call_id) for each in labels for one in await store.labelled(each, limit=_MAX_EQUAL)}
         return [call_id for _, call_id in sorted(found)]
 
     async def chosen(self, labels: Iterable[str]) -> str | None:
-        """Return the chosen call of the labels; None if there is none.
+        """Return the chosen call for these labels, if any.
 
         Raises:
             LedgerDown: The store cannot be used.
@@ -86,7 +88,7 @@ class EqualCalls:
         return await self._first(labels, lambda view: view.content.channel.is_chosen)
 
     async def awaiting(self, labels: Iterable[str]) -> str | None:
-        """Return a call of the labels that waits for an approval, and for nothing else; None if there is none.
+        """Return a call with one of these labels that waits for an approval and nothing else, if any.
 
         Raises:
             LedgerDown: The store cannot be used.
@@ -101,11 +103,13 @@ class EqualCalls:
         return None
 
     async def choose(self, labels: Iterable[str], call_id: str) -> str:
-        """Return the chosen call of the labels, after a call with one was stored; drop that call if it is another one.
+        """Return the chosen call for the labels of a call that was just stored. If another call is chosen, drop the
+        stored call.
 
-        If none is chosen, the oldest is: the others are dropped first, and then it is marked. A call that was marked
-        meanwhile cannot be dropped, and one that was dropped cannot be marked; then the caller looks again. Whoever
-        stores an equal call later finds the marked one, or drops the one that its owner is about to mark.
+        If no call is chosen yet, this chooses the oldest: it drops the other calls, then marks the oldest as chosen. A
+        marked call cannot be dropped, and a dropped call cannot be marked. If either fails, another process was faster,
+        and this starts over. A process that stores an equal call later finds the marked call, or drops the call that
+        was about to be marked.
 
         Raises:
             LedgerDown: The store cannot be used.
@@ -118,7 +122,7 @@ class EqualCalls:
                 return chosen
             equal = await self._equal(labels)
             if not equal:
-                # It has ended already.
+                # The stored call has already ended.
                 return call_id
             first, *others = equal
             dropped = [await self._book.change(other, self._drop, joins=first) is not False for other in others]
@@ -130,7 +134,7 @@ class EqualCalls:
         raise LedgerDown("equal calls are stored too often")
 
     def _drop(self, entry: CallEntry, now: float) -> bool:
-        """Cancel a call, unless it is chosen. Return False if it is."""
+        """Cancel a call. Return False if the call is chosen."""
         if entry.has_ended:
             return True
         if self._book.seal.read(entry.content, entry.call_id).channel.is_chosen:
@@ -138,9 +142,9 @@ class EqualCalls:
         return entry.apply(StoredEvent.CANCEL, now)
 
     def _mark(self, entry: CallEntry, now: float) -> bool:
-        """Choose a call, unless it was dropped. Return False if it was."""
+        """Mark a call as chosen. Return False if the call was dropped."""
         if entry.has_ended:
-            # One that has run meanwhile has the result for all of them.
+            # A call that completed before it was marked has the result for all equal calls.
             return entry.state is not StoredState.CANCELLED
         content = self._book.seal.read(entry.content, entry.call_id)
         content.channel.is_chosen = True
@@ -149,11 +153,11 @@ class EqualCalls:
 
 
 class WaitingCalls:
-    """Stored calls of one server, for requests of their clients.
+    """Stored calls of one server, for its clients' requests.
 
     Args:
-        service: Stores calls, and runs their further legs.
-        wait: Seconds for which a request waits.
+        service: Stores calls, and runs their later legs.
+        wait: How many seconds a request waits.
     """
 
     def __init__(self, service: CallService, wait: float) -> None:
@@ -162,7 +166,7 @@ class WaitingCalls:
         self._wait = wait
 
     async def view(self, call_id: str) -> StoredView | None:
-        """Return a stored call; None if there is none, or no key of this server opens it.
+        """Return a stored call; None if it is unknown, or this server has no key to open it.
 
         Raises:
             MCPError: The store cannot be used.
@@ -171,14 +175,15 @@ class WaitingCalls:
             return await self._book.find(call_id)
 
     async def changed(self, view: StoredView, request: Request, *, until_asking: bool = False) -> StoredView | None:
-        """Wait for some seconds until a call has ended or asks the model, and return it; None if it was forgotten.
+        """Wait some seconds until a call ends or asks the model, and return the call; None if the store no longer has
+        it.
 
-        A leg that needs its client runs with the request that waits.
+        A leg that needs its client runs within the waiting request.
 
         Args:
             view: The call.
-            request: The request of the client.
-            until_asking: True to return a call that asks on a page, too.
+            request: The client's request.
+            until_asking: True to also return a call that asks on a page.
 
         Raises:
             MCPError: The store cannot be used.
@@ -204,7 +209,7 @@ class WaitingCalls:
         return await self.view(call_id)
 
     async def take_from_client(self, view: StoredView, responses: Mapping[str, Any]) -> None:
-        """Give a call the client's answers to questions that only its software answers, and no others.
+        """Pass on the client's answers to questions that only its software can answer, and no others.
 
         Raises:
             MCPError: The store cannot be used.
@@ -217,11 +222,11 @@ class WaitingCalls:
             await self._take(view.entry.call_id, choose)
 
     async def take_from_model(self, call_id: str, answers: dict[str, Any]) -> None:
-        """Give a call the answers of a model.
+        """Pass a model's answers to a call.
 
         Raises:
-            AnswersRefused: The call does not ask a model one of the questions.
-            AnswersInvalid: An answer does not fit.
+            AnswersRefused: The model answered a question that the call does not ask a model.
+            AnswersInvalid: An answer is invalid.
             MCPError: The store cannot be used.
         """
         if not await self._take(call_id, partial(read_answers, answers=answers), by_model=True):
@@ -230,7 +235,7 @@ class WaitingCalls:
     async def _take(
         self, call_id: str, choose: Callable[[CallContent], Mapping[str, Any]], *, by_model: bool = False
     ) -> bool | None:
-        """Give a call the answers that fit its content. Return True if there were any."""
+        """Pass to a call the answers that `choose` picks for its content. Return True if the call took any."""
 
         def take(entry: CallEntry, now: float) -> bool:
             content = self._book.seal.read(entry.content, entry.call_id)
@@ -244,7 +249,7 @@ class WaitingCalls:
 
 @contextmanager
 def reaching_call() -> Generator[None]:
-    """Raise the error for a client whose call cannot be reached, in place of that of a store that cannot be used."""
+    """Turn store errors into the MCP error for a client whose call cannot be reached."""
     try:
         yield
     except (LedgerDown, ContentUnreadable) as error:
@@ -252,17 +257,17 @@ def reaching_call() -> Generator[None]:
 
 
 def out_of_reach(error: Exception) -> MCPError:
-    """Return the error for a client whose call cannot be reached, and log the reason."""
+    """Return the MCP error for a client whose call cannot be reached, and log the reason."""
     LOG.warning("a stored call cannot be reached: %s", error)
     return store_down("Calls cannot be reached now")
 
 
 async def ask_client(ctx: AskingContext[Any, Any], questions: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the client's answers as on the wire, by the keys of their questions; None if it cannot answer all.
+    """Ask the client, and return its answers in wire form, by question key; None if it cannot answer all questions.
 
     Args:
-        ctx: A request of the client.
-        questions: The requests as on the wire.
+        ctx: A request from the client.
+        questions: The questions, as wire requests.
     """
     markers = {key: _marker_of(asked) for key, asked in questions.items()}
     try:

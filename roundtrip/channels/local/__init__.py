@@ -1,1 +1,1 @@
-"""The page of a server on stdio, on the user's own machine."""
+"""Pages that a stdio server opens on the user's own machine."""

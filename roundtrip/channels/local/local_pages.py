@@ -1,4 +1,4 @@
-"""Ask the user of a stdio server on a page of this machine, which opens in their browser."""
+"""Local pages: ask the user of a stdio server on a page that opens in a browser on the same machine."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ logger = logging.getLogger("roundtrip")
 
 _SECRET_BYTES: Final = 24
 LOCAL_PAGES_VARIABLE: Final = "ROUNDTRIP_LOCAL_PAGES"
-"""Decides about pages of this machine, whatever their obstacles: 1 or 0."""
+"""Forces local pages on (1) or off (0), whatever obstacles were found."""
 
 _CONTAINER_FILES: Final = ("/.dockerenv", "/run/.containerenv")
 _CONTAINER_VARIABLES: Final = ("container", "KUBERNETES_SERVICE_HOST")
 _SSH_VARIABLES: Final = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
 _DISPLAY_VARIABLES: Final = ("DISPLAY", "WAYLAND_DISPLAY")
 _OWN_SCREEN: Final = ("darwin", "win32", "cygwin")
-"""Platforms on which a program needs no variable to find the screen."""
+"""Platforms on which a program finds the screen without an environment variable."""
 _OPEN: Final = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 
 
 class LocalPages:
-    """Pages of one server for the user of this machine.
+    """Pages of one server, for the user of this machine.
 
     Args:
-        pages: The author's settings. A function in `local` opens an address in the user's browser, in place of the
-            browser that Python's `webbrowser` finds.
-        name: The name of the server.
+        pages: The author's settings. If `local` is a function, it opens addresses in the user's browser. Otherwise,
+            Python's `webbrowser` opens them.
+        name: The server's name.
         book: The stored calls.
-        system: The randomness of the server.
+        system: The server's randomness.
 
     Raises:
-        ValueError: A setting is not of its form.
+        ValueError: A setting is invalid.
     """
 
     def __init__(self, pages: Pages, *, name: str, book: CallBook, system: System) -> None:
@@ -74,9 +74,9 @@ class LocalPages:
         self._sites: dict[asyncio.AbstractEventLoop, local_site.LocalSite] = {}
         self._failed: set[str] = set()
         self._untold: dict[str, int] = {}
-        """The calls whose handle no client has, with the number of requests that wait for them."""
+        """Calls whose handle has not reached a client yet, each with the number of requests that wait for it."""
         self._tasks: set[asyncio.Task[None]] = set()
-        # An author's mistake is an error at once, and not at the first question.
+        # Find an author's mistake in the settings now, not at the first question.
         QuestionPages(self._calls, base_url="http://127.0.0.1", **self._pages)
 
     def is_for(self, ctx: ServerRequestContext[Any, Any]) -> bool:
@@ -84,11 +84,11 @@ class LocalPages:
         return ctx.request is None
 
     def can_ask(self, ctx: ServerRequestContext[Any, Any]) -> bool:
-        """Return True if the user of a request can be asked on a page of this machine."""
+        """Return True if a local page can ask the request's user."""
         return self.is_for(ctx) and self._obstacle is None and is_on_asyncio()
 
     def obstacle_for(self, ctx: ServerRequestContext[Any, Any]) -> str | None:
-        """Return the words that tell a client of this machine why no page can ask its user; None if a page can."""
+        """Return a message for a stdio client that explains why no page can ask its user; None if a page can."""
         if self._obstacle is None or not self.is_for(ctx):
             return None
         return (
@@ -97,18 +97,19 @@ class LocalPages:
         )
 
     def caller(self, principal: str | None) -> str:
-        """Return a name of a caller on stdio, which is used in this process alone."""
+        """Return a name for a stdio caller, used only in this process."""
         return json.dumps([self._process, principal])
 
-    # Requests that wait for calls.
+    # Waiting requests
 
     @asynccontextmanager
     async def awaited(self, view: StoredView, *, is_first: bool) -> AsyncGenerator[None]:
-        """Wait for a call in the block. If all its requests are cancelled before a client has its handle, it ends.
+        """Track a request that waits for a call. If all such requests are cancelled before a client has the handle, end
+        the call.
 
         Args:
             view: The call.
-            is_first: True for the request that began it, when no client has its handle.
+            is_first: True for the request that began the call, before any client has its handle.
         """
         call_id = view.entry.call_id
         if is_first:
@@ -127,10 +128,10 @@ class LocalPages:
             raise
         self._untold.pop(call_id, None)
 
-    # Pages of calls.
+    # Call pages
 
     async def show(self, view: StoredView, *, is_repeated: bool = False) -> None:
-        """Open the page of a call, unless it has ended, or a browser should have it; see `LocalSite.address_for`."""
+        """Open the page of a running call, unless a browser already has the page; see `LocalSite.address_for`."""
         entry = view.entry
         if entry.has_ended:
             return
@@ -142,24 +143,24 @@ class LocalPages:
             self._open(site, address, ticket, call_id)
 
     def has_failed(self, call_id: str) -> bool:
-        """Return True if the page of a call could not be opened."""
+        """Return True if the call's page could not be opened."""
         return call_id in self._failed
 
     async def stop(self) -> None:
-        """Close the pages of this event loop."""
+        """Close the pages on this event loop."""
         site = self._sites.pop(asyncio.get_running_loop(), None)
         if site is not None:
             await site.close()
 
     async def _site(self) -> local_site.LocalSite | None:
-        """Return the site of this event loop, which the first call starts; None if no port can be used."""
+        """Return the site on this event loop, and start it for the first call; None if no port can be used."""
         loop = asyncio.get_running_loop()
         if loop not in self._sites:
             try:
                 site = self._sites[loop] = local_site.LocalSite(
                     self._calls, clock=self._book.clock, new_secret=self._new_secret, **self._pages
                 )
-                # In an empty context: requests for pages must not find the request that has started the site.
+                # In an empty context, so that page requests do not see the request that started the site.
                 await loop.create_task(site.start(), context=Context())
             except OSError as error:
                 self._sites.pop(loop, None)
@@ -168,11 +169,11 @@ class LocalPages:
         return self._sites[loop]
 
     def _open(self, site: local_site.LocalSite, address: str, ticket: str, call_id: str) -> None:
-        """Open an address in a thread, as a browser may stay in the foreground."""
+        """Open an address in a thread, because a browser may run in the foreground."""
         loop, opener = asyncio.get_running_loop(), self._opener or open_in_browser
 
         async def fail() -> None:
-            # A browser that stayed in the foreground may end in any way.
+            # A browser that ran in the foreground may have shown the page, and still report a failure when it ends.
             if not site.was_opened(ticket):
                 await self._give_up(call_id)
 
@@ -187,15 +188,15 @@ class LocalPages:
                 if inspect.isawaitable(result):
                     result = asyncio.run_coroutine_threadsafe(_awaited(result), loop).result()
             except Exception as error:  # noqa: BLE001 - the author's function
-                # Without the text, which may have the address.
+                # Log only the type, because the message may contain the address.
                 logger.warning("the function of Pages(local=...) raised %s", type(error).__name__)
                 result = False
             if result is False:
-                # The loop may have ended before the browser.
+                # The loop may close before the browser ends.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(start_failing)
 
-        # A thread of its own, which does not keep the process alive.
+        # A daemon thread, so that the browser does not keep the process alive.
         threading.Thread(target=run, name="roundtrip-browser", daemon=True).start()
 
     async def _give_up(self, call_id: str) -> None:
@@ -214,7 +215,7 @@ class LocalPages:
 
 
 def _find_obstacle(*, has_opener: bool) -> str | None:
-    """Return the reason for which no page can be opened; None if one can."""
+    """Return the reason why no page can be opened; None if a page can."""
     is_frozen = bool(getattr(sys, "frozen", False))
     found = obstacle_to_browser(os.environ, sys.platform, os.path.exists, is_frozen=is_frozen)
     if is_on(None, LOCAL_PAGES_VARIABLE, environment=os.environ, default=found is None or has_opener):
@@ -229,13 +230,13 @@ async def _awaited(result: Awaitable[object]) -> object:
 def obstacle_to_browser(
     environment: Mapping[str, str], platform: str, exists: Callable[[str], bool], *, is_frozen: bool = False
 ) -> str | None:
-    """Return the reason for which no browser of this machine's user can open a page of this process; None if one can.
+    """Return the reason why this process cannot open a page in the user's browser; None if it can.
 
     Args:
-        environment: The variables of the process.
-        platform: The platform, as `sys.platform` names it.
-        exists: Returns True if there is a file of this path.
-        is_frozen: True if the process runs no Python of its own, but one program with everything in it.
+        environment: The process's environment variables.
+        platform: The platform, as in `sys.platform`.
+        exists: Returns True if a file exists at a path.
+        is_frozen: True if the process is one frozen program, without a separate Python executable.
     """
     if any(environment.get(name) for name in _SSH_VARIABLES):
         return "the server runs over SSH, and its user's browser is on another machine"
@@ -249,16 +250,16 @@ def obstacle_to_browser(
 
 
 def open_in_browser(url: str) -> bool:
-    """Open an address as Python's `webbrowser` does, with its choice of a browser; return False if that failed.
+    """Open an address in the browser that Python's `webbrowser` chooses; return False if that failed.
 
-    A browser writes to the streams that it inherits, and on stdio they carry the protocol. So it runs in a process of
-    its own with null streams. It may stay in the foreground, and this returns when it has ended.
+    A browser writes to the streams that it inherits, and on stdio those streams carry the protocol. So it runs in a
+    separate process with null streams. If the browser runs in the foreground, this returns only when it ends.
     """
     if not sys.executable or getattr(sys, "frozen", False):
         return False
-    # Isolated: no module of the working folder takes the place of one of the standard library.
+    # Isolated mode, so that a module in the working folder cannot shadow the standard library.
     command = [sys.executable, "-I", "-c", _OPEN, url]
-    # The user's interrupt of the server must not end the browser, nor a console open on Windows.
+    # A new session, so that interrupting the server does not end the browser. On Windows, no console window opens.
     null, flags = subprocess.DEVNULL, getattr(subprocess, "CREATE_NO_WINDOW", 0)
     done = subprocess.run(  # noqa: S603 - no shell
         command, stdin=null, stdout=null, stderr=null, check=False, start_new_session=True, creationflags=flags

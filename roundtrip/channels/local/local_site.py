@@ -1,9 +1,10 @@
-"""Serve question pages to the browser of the user at this machine, on a port of the loopback interface.
+"""Local site: question pages for the browser of this machine's user, on a loopback port.
 
-Other users of the machine can reach the port, and can see the address on the command line of the browser. Linux tells
-whose a connection is, and theirs are turned away. Elsewhere, and for programs of the same user, the address works once:
-it sets a cookie and leads to the page, whose own address was on no command line. A page opens only with both. A cookie
-is sent to every port of a host, and so its path is the page's.
+Other users of the machine can reach the port, and can see the address on the browser's command line. On Linux, the
+server finds out which user owns a connection, and rejects other users. Programs of the same user, and programs on other
+systems, are kept out differently: the address works once, sets a cookie, and redirects to the page. The page address
+was on no command line, and the page opens only with both the address and the cookie. Browsers send a cookie to every
+port on a host, so the cookie is limited to the page's path.
 """
 
 import asyncio
@@ -41,11 +42,11 @@ HOST: Final = "127.0.0.1"
 _OPENING_PATH: Final = "/open"
 _COOKIE: Final = "roundtrip_page"
 _ONCE_SECONDS: Final = 300.0
-"""Time in which the browser must open its one-use address."""
+"""Seconds in which the browser must open its one-use address."""
 _AGAIN_SECONDS: Final = 30.0
-"""Time after which a repeated call opens its page again: the user may have closed it."""
+"""Seconds after which a repeated call opens its page again, because the user may have closed the page."""
 _PATIENCE_SECONDS: Final = 1.0
-"""Time for which a page waits for the next questions, before it says that the call goes on."""
+"""Seconds that a page waits for the next questions before it shows that the call is still running."""
 _CLOSING_SECONDS: Final = 1.0
 _USED: Final = (
     "This address works only once",
@@ -54,43 +55,45 @@ _USED: Final = (
 
 
 class LocalPageCalls(PageCalls, Protocol):
-    """The calls behind the pages of this machine."""
+    """Calls that local pages show."""
 
     def changes(self, ticket: str) -> AbstractContextManager[Callable[[], Awaitable[None]]]:
-        """Listen for changes of the call of a ticket; the function inside waits for the next one."""
+        """Listen for changes to a ticket's call. The returned function waits for the next change."""
         ...
 
 
 async def _cookie_of(request: Request) -> str:
-    """Return the reader of a page: their cookie. Without one, a page is closed, and asks for no login."""
+    """Return the page's reader, identified by cookie. Without a cookie, the page is closed, rather than asking for a
+    login.
+    """
     return request.cookies.get(_COOKIE, "")
 
 
 @dataclass(slots=True, eq=False)
 class _PagePermission:
-    """Permission of one browser to open the page of one call."""
+    """Permission for one browser to open one call's page."""
 
     cookie: str
     expires: float
     once: str = ""
-    """The secret of the one-use address."""
+    """The secret in the one-use address."""
     opened: float = 0.0
-    """The time at which the address was given to the browser."""
+    """The time at which the browser was given the address."""
     is_used: bool = False
     was_used: bool = False
-    """True once a browser has used an address of this page."""
+    """True once a browser has used an address for this page."""
 
 
 class LocalSite:
-    """Question pages at a port of this machine, on one event loop.
+    """Question pages on a local port, on one event loop.
 
     Args:
-        calls: The calls behind the pages.
+        calls: The calls that the pages show.
         clock: Returns the time.
         new_secret: Returns a text that cannot be guessed.
         keys: Secrets that sign forms.
         look: Name, logo and color.
-        templates: A folder with templates that replace those of the package.
+        templates: A folder with templates that replace the package templates.
 
     Raises:
         OSError: No port can be used.
@@ -111,11 +114,11 @@ class LocalSite:
         self._new_secret = new_secret
         self._visits: dict[str, _PagePermission] = {}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        # On Windows, another program could take the port over.
+        # On Windows, another program could otherwise take over the port.
         if (exclusive := getattr(socket, "SO_EXCLUSIVEADDRUSE", None)) is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, exclusive, 1)
         self._socket.bind((HOST, 0))
-        # A browser that is quicker than `start` has to wait.
+        # Listen now, so that a browser that connects before `start` waits.
         self._socket.listen()
         self._port = int(self._socket.getsockname()[1])
         self._base = f"http://{HOST}:{self._port}"
@@ -129,7 +132,7 @@ class LocalSite:
         """Accept connections."""
         routes = [*self._pages.routes, Route(f"{_OPENING_PATH}/{{once}}", self._enter, methods=["GET"])]
         app = _Guarded(Starlette(routes=routes), self._port)
-        # Without settings for logs, as they would change the loggers of the process.
+        # No log settings, because uvicorn's settings would change the process's loggers.
         config = uvicorn.Config(
             app, log_config=None, ws="none", lifespan="off", proxy_headers=False, server_header=False
         )
@@ -150,12 +153,12 @@ class LocalSite:
             task.cancel()
 
     def address_for(self, ticket: str, expires: float, *, is_repeated: bool = False) -> str | None:
-        """Return an address that opens the page of a call once; None if a browser should have the page open.
+        """Return an address that opens the call's page once; None if a browser should already have the page open.
 
         Args:
-            ticket: The ticket of the page.
+            ticket: The page's ticket.
             expires: The time at which the call ends.
-            is_repeated: True if the client made the same call again. The user may have closed the page then.
+            is_repeated: True if the client repeated the call. In that case, the user may have closed the page.
         """
         now = self._clock()
         for known, visit in list(self._visits.items()):
@@ -170,12 +173,12 @@ class LocalSite:
         return f"{self._base}{_OPENING_PATH}/{visit.once}"
 
     def was_opened(self, ticket: str) -> bool:
-        """Return True if a browser has opened the page of a call."""
+        """Return True if a browser has opened the call's page."""
         visit = self._visits.get(ticket)
         return visit is not None and visit.was_used
 
     async def _enter(self, request: Request) -> Response:
-        """Lead the first reader of a one-use address to its page. If there is a second one, close the page for both."""
+        """Redirect the first visitor of a one-use address to its page. A second visitor closes the page for both."""
         once = str(request.path_params["once"])
         ticket = next((ticket for ticket, visit in self._visits.items() if _is_same(visit.once, once)), None)
         visit = self._visits[ticket] if ticket is not None and request.method == "GET" else None
@@ -183,7 +186,7 @@ class LocalSite:
         if ticket is None or visit is None or (is_late and not visit.is_used):
             return self._pages.error(404, *_USED)
         if visit.is_used:
-            # One of the two is not the browser of the user.
+            # One of the two visitors is not the user's browser.
             del self._visits[ticket]
             logger.warning("two programs opened the page of one call, so it was closed; call its tool again")
             return self._pages.error(404, *_USED)
@@ -196,11 +199,11 @@ class LocalSite:
     # The calls behind the pages; see `PageCalls`. The subject is the cookie.
 
     async def open(self, ticket: str, subject: str | None) -> PageState:
-        """Return the state of a call for a browser; wait a moment for the next questions."""
+        """Return a call's state for a browser, after a short wait for the next questions."""
         if not self._admits(ticket, subject):
             return ClosedPage()
         with self._calls.changes(ticket) as next_change:
-            # A store that is slow is waited for: what it says decides if an answer has arrived.
+            # The first read has no time limit, because only the store knows whether an answer has arrived.
             state = await self._calls.open(ticket, None)
             with anyio.move_on_after(_PATIENCE_SECONDS):
                 while isinstance(state, WorkingPage):
@@ -211,7 +214,7 @@ class LocalSite:
     async def answer(
         self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]
     ) -> bool:
-        """Give a round its answers, at most once."""
+        """Answer a round, at most once."""
         return self._admits(ticket, subject) and await self._calls.answer(ticket, None, round_id, answers)
 
     def _admits(self, ticket: str, subject: str | None) -> bool:
@@ -220,7 +223,7 @@ class LocalSite:
 
 
 class _Guarded:
-    """ASGI middleware for one user and one host: another site may point its own name to this machine."""
+    """ASGI middleware for one user and one host name, because another site may point its name to this machine."""
 
     def __init__(self, app: ASGIApp, port: int) -> None:
         self._app = app
@@ -239,12 +242,12 @@ class _Guarded:
 
 
 class _Connection(H11Protocol):
-    """uvicorn's connection, without its logs of requests: their addresses are secrets."""
+    """uvicorn connection without access logs, because the addresses are secrets."""
 
     def __init__(self, app: ASGIApp, config: uvicorn.Config, state: ServerState) -> None:
         super().__init__(config, state, {})
         self.access_log = False
-        # In place of the one of the configuration, which logs all messages at the level TRACE.
+        # Replaces the configured application, which logs every message at level TRACE.
         self.app = app
 
 

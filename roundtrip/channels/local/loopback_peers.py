@@ -1,4 +1,4 @@
-"""Tell hosts that only this machine reaches, and connections of its other users, whose owners Linux tells."""
+"""Loopback checks: hosts that only this machine can reach, and on Linux, connections from its other users."""
 
 import os
 import sys
@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Final
 
 Endpoint = tuple[str, int]
-"""Address and port of one side of a connection."""
+"""Address and port at one end of a connection."""
 
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 _MAPPED: Final = IPv6Address("::ffff:0:0")
-"""The beginning of an IPv4 address that a socket of IPv6 uses."""
+"""The prefix of an IPv4 address that an IPv6 socket uses."""
 _ROOT: Final = 0
 
 
 def is_loopback(host: str) -> bool:
-    """Return True for a host that only this machine reaches."""
+    """Return True if only this machine can reach a host."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -25,10 +25,10 @@ def is_loopback(host: str) -> bool:
 
 
 def is_of_another_user(client: Endpoint, server: Endpoint) -> bool:
-    """Return True if a connection on the loopback interface comes from a program of another user.
+    """Return True if another user's program opened a loopback connection.
 
-    Root is no other user: it can do all that the user can, and it owns the relays of virtual machines. A socket that
-    its program has closed is root's, too, but its program can read no response.
+    Root does not count as another user: it can do everything that the user can, and it owns the relays of virtual
+    machines. A socket that its program has closed also belongs to root, but that program can no longer read a response.
     """
     if sys.platform != "linux":
         return False
@@ -37,12 +37,12 @@ def is_of_another_user(client: Endpoint, server: Endpoint) -> bool:
 
 
 def owner_in(tables: Iterable[str], client: Endpoint, server: Endpoint) -> int | None:
-    """Return the user id of the client's side of a connection; None if it is in no table.
+    """Return the user id of a connection's client; None if no table has the connection.
 
     Args:
-        tables: Tables of connections, as in `/proc/net/tcp`.
-        client: The side of the client.
-        server: The other side.
+        tables: Connection tables, as in `/proc/net/tcp`.
+        client: The client's endpoint.
+        server: The server's endpoint.
     """
     sides = {_written(client, server), _written(client, server, is_mapped=True)}
     for table in tables:
@@ -58,18 +58,18 @@ def _read_tables() -> Iterable[str]:
         try:
             yield Path(name).read_text("ascii")
         except OSError:
-            # Some sandboxes have none.
+            # Some sandboxes have no such table.
             continue
 
 
 def _written(client: Endpoint, server: Endpoint, *, is_mapped: bool = False) -> tuple[str, str]:
-    """Return both sides as the tables have them; `is_mapped` for IPv4 addresses that a socket of IPv6 uses."""
+    """Return both endpoints in table notation. `is_mapped` is True for IPv4 addresses that an IPv6 socket uses."""
     mine, other = (f"{_words_of(host, is_mapped=is_mapped)}:{port:04X}" for host, port in (client, server))
     return mine, other
 
 
 def _words_of(host: str, *, is_mapped: bool) -> str:
-    """Return an address as words of four bytes, each in the order of the machine."""
+    """Return an address as four-byte words, each in the machine's byte order."""
     address = ip_address(host)
     packed = _MAPPED.packed[:12] + address.packed if is_mapped and address.version == 4 else address.packed
     words = (packed[start : start + 4] for start in range(0, len(packed), 4))
