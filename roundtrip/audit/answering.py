@@ -221,7 +221,7 @@ class AnswerAttacks:
         elif call.last.ending is Ending.DONE:
             self._notes.passed("S6.error")
         else:
-            self._notes.untried("S6.error", "the server asks clients questions that they did not declare")
+            self._notes.untried("S6.error", "the server asks clients for things that they did not declare")
         for kind in FULL:
             await self._session.play(self._tool, until=0, capabilities={kind: {}})
         leg = await self._leg(self._honest.asked[0] + 1)

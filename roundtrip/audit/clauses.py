@@ -35,7 +35,7 @@ class AuditClause:
     demand: str
     source: str
     """The page in the 2026-07-28 specification, or who else demands it."""
-    untried: str = "no call got that far"
+    untried: str = "no call reached this point"
     """The reason to report if no attempt tried the clause."""
 
 
@@ -50,18 +50,32 @@ _ALL: Final = (
     AuditClause("R2", _MUST, "Every response is JSON-RPC 2.0, with its request's id.", _BASE),
     AuditClause("S1", _MUST, "Only tools, prompts and resources ask for input.", _MRTR),
     AuditClause("S1.returned", _MUST, "Questions are returned, not sent as requests over the connection.", _MRTR),
-    AuditClause("S2.type", _MUST, 'A result with questions or a state is `"input_required"`.', _MRTR, _NO_QUESTION),
-    AuditClause("S2.content", _MUST, "Such a result carries questions, a text as state, or both.", _MRTR, _NO_QUESTION),
+    AuditClause(
+        "S2.type", _MUST, 'A result with questions or a state has the type `"input_required"`.', _MRTR, _NO_QUESTION
+    ),
+    AuditClause(
+        "S2.content",
+        _MUST,
+        "An input-required result has questions, a state that is a text, or both.",
+        _MRTR,
+        _NO_QUESTION,
+    ),
     AuditClause("S3.keys", _MUST, "Question keys are unique within a request.", _MRTR, _NO_QUESTION),
-    AuditClause("S3.kinds", _MUST, "Questions are forms or pages, for a model, or for roots.", _MRTR, _NO_QUESTION),
+    AuditClause(
+        "S3.kinds",
+        _MUST,
+        "A question is a form, a page, a request to a model, or a request for roots.",
+        _MRTR,
+        _NO_QUESTION,
+    ),
     AuditClause("S4.tampered", _MUST, "A state with a changed character is rejected.", _MRTR, _NO_STATE),
     AuditClause("S4.truncated", _MUST, "A shortened state is rejected.", _MRTR, _NO_STATE),
     AuditClause("S4.forged", _MUST, "A state in JSON whose values were rewritten is rejected.", _MRTR, _NO_STATE),
     AuditClause("S4.invented", _MUST, "A state that the server never sent is rejected.", _MRTR, _NO_STATE),
-    AuditClause("S5.principal", _SHOULD, "A user's state is rejected from another user.", _MRTR, _NO_STATE),
+    AuditClause("S5.principal", _SHOULD, "A user's state is rejected if another user sends it.", _MRTR, _NO_STATE),
     AuditClause("S5.expiry", _SHOULD, "A state is rejected after a short time.", _MRTR, _NO_STATE),
-    AuditClause("S5.tool", _SHOULD, "A tool's state is rejected at another tool.", _MRTR, _NO_STATE),
-    AuditClause("S5.arguments", _SHOULD, "A state is rejected with other arguments.", _MRTR, _NO_STATE),
+    AuditClause("S5.tool", _SHOULD, "A tool's state is rejected if it is sent to another tool.", _MRTR, _NO_STATE),
+    AuditClause("S5.arguments", _SHOULD, "A state is rejected if it is sent with other arguments.", _MRTR, _NO_STATE),
     AuditClause("S5.replay", _MAY, "A state may be used again.", _MRTR, _NO_STATE),
     AuditClause(
         "S5.once", _MUST, "A tool that acts once answers a repeated request without acting again.", _MRTR, _NO_STATE
@@ -78,12 +92,16 @@ _ALL: Final = (
     AuditClause("S9.alive", _SHOULD, "The server keeps running.", _MRTR),
     AuditClause("S10", _MUST, "The server does not rely on clients to come back.", _MRTR, _NO_QUESTION),
     AuditClause("S11", _MUST, "Forms do not ask for secrets.", _ELICITATION, _NO_FORM),
-    AuditClause("S12", _MUST, "A page checks that its user is the asked user.", _ELICITATION, "no call asked by page"),
+    AuditClause(
+        "S12", _MUST, "A page checks that its visitor is the user who was asked.", _ELICITATION, "no call asked by page"
+    ),
     AuditClause(
         "F1", _MUST, "A form is a flat object of strings, numbers, booleans and enums.", _ELICITATION, _NO_FORM
     ),
-    AuditClause("F2", _MUST, "Enums come in four shapes.", _ELICITATION, "no form has a choice"),
-    AuditClause("F3", _MAY, "Fields may have defaults, which then fit.", _ELICITATION, "no field has a default"),
+    AuditClause("F2", _MUST, "Enums have one of the four allowed shapes.", _ELICITATION, "no form has a choice"),
+    AuditClause(
+        "F3", _MAY, "If a field has a default, it fits the field's schema.", _ELICITATION, "no field has a default"
+    ),
     AuditClause("F4", _MUST, "A form has no nesting, no `$ref` and no null.", _ELICITATION, _NO_FORM),
     AuditClause("T1", _MUST, "A task never reuses a question key.", _TASKS, _NO_TASK),
     AuditClause("T2", _MUST, "A call becomes a task only for clients that declared tasks.", _TASKS, _NO_TASK),

@@ -166,7 +166,7 @@ class StateAttacks:
             self._notes.untried("S5.principal", reason)
             return
         reaction = await self._try(leg, index, is_other=True, compare=False)
-        self._judge_bound("S5.principal", reaction, "another user sent a user's state")
+        self._judge_bound("S5.principal", reaction, "a user's state was sent by another user")
 
     def _judge_bound(self, clause: str, reaction: Reaction, text: str) -> bool:
         """Record whether the server rejected the state. Return False if it may have rejected something other than the
@@ -244,7 +244,7 @@ class StateAttacks:
         elif len(done) == 2 and done[0] == self._honest.last.result:
             # Another call with the same answers returned the same result, so equal results do not show that the tool
             # acted once.
-            text = "a repeated last request got an equal result, as equal calls do, so a second act would not show"
+            text = "a repeated last request got an equal result; equal calls also do, so a second action would not show"
             self._notes.fact("S5.once", text)
         else:
             self._notes.passed("S5.once")
