@@ -90,7 +90,7 @@ class ServeSettings(ProcessSettings):
         read = host_from if info.field_name == "allowed_hosts" else origin_from
         for one in value:
             if one != ANY and ANY in one.removesuffix(f":{ANY}"):
-                raise PydanticCustomError("name", "'*' must stand by itself; list each name")
+                raise PydanticCustomError("name", "'*' must be the only name; without it, list each name")
             try:
                 _ = None if one == ANY else read(one)
             except ValueError as error:

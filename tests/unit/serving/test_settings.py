@@ -69,8 +69,8 @@ WRONG_ARGUMENTS: list[tuple[dict[str, object], str]] = [
     ({"allowed_origins": ["app.example.com"]}, "--allowed-origin: an origin must be SCHEME://NAME"),
     ({"allowed_origins": ["https://app.example.com/"]}, "without a path"),
     ({"allowed_hosts": ["https://app.example.com"]}, "--allowed-host: a host must be NAME"),
-    ({"allowed_hosts": ["*.example.com"]}, r"--allowed-host: '\*' must stand by itself"),
-    ({"allowed_origins": ["https://*.example.com:*"]}, r"--allowed-origin: '\*' must stand by itself"),
+    ({"allowed_hosts": ["*.example.com"]}, r"--allowed-host: '\*' must be the only name"),
+    ({"allowed_origins": ["https://*.example.com:*"]}, r"--allowed-origin: '\*' must be the only name"),
 ]
 
 
