@@ -90,7 +90,7 @@ async def check_calls(
             checked = CheckResult(call.id, began.method if began is not None else "?", call.tool)
             try:
                 if call.is_unknown:
-                    raise NotReplayable("its process died while the body ran, which a replay cannot repeat")
+                    raise NotReplayable("its process died while the body was running; a replay cannot reproduce that")
                 recorded = recorded_call(call)
                 await _Check(replay_server, recorded, checked, now).run()
                 if recorded.asked_by_body is not None and not checked.divergences:
@@ -193,8 +193,8 @@ class _Check(Replay):
                     self._note_again(waiting, answer.question)
                 elif waiting.key in repeated or done == len(self.rounds):
                     self._checked.not_checked = (
-                        f"a user must visit the page of {waiting.key!r}: checked up to the user's consent in round "
-                        f"{self.rounds[done - 1].number}"
+                        f"a user must visit the page of {waiting.key!r}, so the check ends at the user's consent in "
+                        f"round {self.rounds[done - 1].number}"
                     )
                     return None
             fresh = [
@@ -204,7 +204,7 @@ class _Check(Replay):
             ]
             if not fresh:
                 self._note(
-                    f"the check stops at an answer from round {self.rounds[done - 1].number}, which is no longer valid"
+                    f"an answer from round {self.rounds[done - 1].number} is no longer valid, so the check stops there"
                 )
                 return None
             repeated |= {answer.question.key for answer in fresh}
@@ -293,7 +293,7 @@ class _BodyCheck(_Check):
             elif leg is not None:
                 leg = await self.play_next_leg(leg, before, round_)
             if leg is None:
-                return self._give_up(round_, "an answer before it is no longer valid")
+                return self._give_up(round_, "an earlier answer is no longer valid")
             before = self._compare(round_, leg)
             if before is None:
                 return None
@@ -332,7 +332,7 @@ class _BodyCheck(_Check):
         return replace(round_, answers=answers, decisions=decisions)
 
     def _give_up(self, round_: RecordedRound, reason: str) -> None:
-        self._checked.not_checked = f"what the body asks from round {round_.number} on: {reason}"
+        self._checked.not_checked = f"the body's questions from round {round_.number} on: {reason}"
 
 
 def _difference(waiting: PendingQuestion, before: SeenQuestion) -> Cause:

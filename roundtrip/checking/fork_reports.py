@@ -113,7 +113,7 @@ def _recorded_end(call: RecordedCall) -> str:
 def _fork_end(fork: Fork) -> str:
     match fork.end:
         case End.ASKS:
-            return "it waits for the answers of the last round; give them with --answer"
+            return "it waits for answers to the last round; give them with --answer"
         case End.STEP:
             return f"it would run the step {printable(fork.step)!r} now, which has no result yet; --run runs it"
         case End.BODY:

@@ -27,8 +27,8 @@ _SHOWN_ERRORS: Final = frozenset({"ToolError", "ResourceError", "MCPError"})
 """Errors whose text always reaches the client. The text of an unexpected exception may be masked."""
 _INDENT: Final = "    "
 _PAGES: Final = "# The user only agrees to visit pages: if done= waits for an action there, give User visits=."
-_CALLER: Final = "# Fill in the user who calls, as Server(principal=...) returns them."
-_LOGIN: Final = "# Fill in the login{} on approval pages, as Pages(authenticate=...) reads it: headers."
+_CALLER: Final = "# Fill in the caller, as Server(principal=...) returns it."
+_LOGIN: Final = "# Fill in the login{} for approval pages: the headers that Pages(authenticate=...) reads."
 _BACKEND: Final = '''\
 @pytest.fixture
 def anyio_backend() -> str:
@@ -128,17 +128,17 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
 
 def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
     if call.method != "tools/call":
-        raise NotReplayable("a test can only repeat tool calls so far")
+        raise NotReplayable("so far, a test can repeat only tool calls")
     if call.ending is RoundEnding.UNKNOWN and (call.ended is None or call.ended.state != "rejected"):
-        raise NotReplayable("a test cannot repeat its end")
+        raise NotReplayable("a test cannot reproduce how it ended")
     if any(round_.by == "author" for round_ in call.client_rounds):
-        raise NotReplayable("its function asks by hand, and such answers are not recorded")
+        raise NotReplayable("its function asks by hand, so the answers are not recorded")
     if call.rounds and call.rounds[-1].approvals and call.ending is RoundEnding.WAITS:
         state = "it ended before its approval was decided" if call.is_stopped else "it waits for an approval"
         raise NotReplayable(f"{state}; choose a call that ran to its end")
     approved = [place for place, round_ in enumerate(call.rounds) if round_.approvals]
     if approved and not call.is_task and any(round_.questions for round_ in call.rounds[approved[0] :]):
-        raise NotReplayable("a question came after an approval, on a page, which a transcript does not record")
+        raise NotReplayable("a question was asked on a page after an approval, and a transcript does not record that")
     answers = [answer for round_ in call.client_rounds for answer in round_.answers.values()]
     if any(answer.action is None for answer in answers):
         raise NotReplayable(
@@ -277,7 +277,7 @@ def _approvers(call: RecordedCall) -> list[str]:
             verdict: JsonValue = word if decision.reason is None else [word, decision.reason]
             by = str(round_.approvals[key].by)
             if verdicts.setdefault(by, verdict) != verdict:
-                raise NotReplayable(f"the group {by!r} decided differently each time, and one Approver(...) cannot")
+                raise NotReplayable(f"the group {by!r} made different decisions, which one Approver(...) cannot repeat")
             if not any(by in decided for decided in by_person.values()):
                 by_person.setdefault(decision.who, {})[by] = verdict
     if not by_person:

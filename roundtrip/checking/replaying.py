@@ -128,7 +128,7 @@ def whole_call(traced: TracedCall) -> RecordedCall:
 def obstacle_at(round_: RecordedRound) -> str | None:
     """Return the reason that a body cannot be replayed past a round, or None."""
     if round_.by == "author":
-        return "its function asks by hand, and such answers are not recorded"
+        return "its function asks by hand, so the answers are not recorded"
     if round_.by == "body" and not round_.questions and not round_.approvals:
         return "its task waited for a time or a signal, which a replay cannot repeat"
     return None

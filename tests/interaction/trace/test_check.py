@@ -250,7 +250,7 @@ def test_call_whose_process_died_in_its_body_is_not_checked(
     ended = json.loads(last) | {"state": "failed", "result": None, "error": error, "bodies": 0}
     recording.file.write_text("\n".join([*lines, json.dumps(ended)]) + "\n")
     code, out = check(capsys, deploy(recording.folder, "same", SHOP), str(recording.file))
-    assert (code, "order: not checked: its process died while the body ran" in out) == (2, True)
+    assert (code, "order: not checked: its process died while the body was running" in out) == (2, True)
     assert main(["trace", "show", "last", str(recording.file)]) == 0
     assert "no end of the body is recorded" in capsys.readouterr().out
 
@@ -284,7 +284,7 @@ def test_body_is_replayed_up_to_its_last_question_without_its_steps(
             ([(sure, "    sure = True\n")], ["diverges at round 2\n", "now:      runs to its end\n"], ["sent"]),
             (
                 [('step("pay"', 'step("bill"')],
-                ["not checked: what the body asks from round 2 on: the body reaches"],
+                ["not checked: the body's questions from round 2 on: the body reaches"],
                 [],
             ),
             ([("tool()", "tool(exactly_once=True)")], ["from round 1 on: the body must run once, and a"], []),

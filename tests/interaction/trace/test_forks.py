@@ -106,7 +106,7 @@ def test_fork_with_another_answer_comes_to_other_questions_and_another_end(
     assert fork_last(shop, "--at", "3", "--answer", "seats=5") == 0
     shown = capsys.readouterr().out
     assert "'sure' '5 seats. Sure?'\n    fork:     open" in shown
-    assert "it waits for the answers of the last round" in shown
+    assert "it waits for answers to the last round" in shown
     assert fork_last(shop, "--at", "3", "--answer", "seats=5", "--answer", "sure=true", "--run", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert [round_["round"] for round_ in told["rounds"]] == [3, 4]
