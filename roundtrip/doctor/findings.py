@@ -143,7 +143,10 @@ def _keys(seen: Observed) -> Iterator[_Entry]:
         text = f"{_labels(seen, own)}: the process made its own key, so no other instance has it"
         yield Level.PROBLEM, text, _SAME_KEYS
     elif own:
-        text = f"{_labels(seen, own)} made its own key, so neither a second instance nor a restart can resume its calls"
+        text = (
+            f"{_labels(seen, own)} made its own key, so neither a second instance nor a restarted process can resume "
+            "its calls"
+        )
         yield Level.NOTE, text, "Set keys=, or ROUNDTRIP_KEYS, before you add a second instance."
     unknown = [facts for facts in everyone if not facts.keys]
     if unknown and len(everyone) > 1:
@@ -235,7 +238,7 @@ def _clocks(seen: Observed) -> Iterator[_Entry]:
         yield Level.PROBLEM, text, _NTP
     elif spread > _NOTED_SKEW_SECONDS:
         text = f"the clocks differ by {_seconds(spread)}; instances tolerate up to {_MAX_SKEW_SECONDS:g} s"
-        yield Level.NOTE, text, f"Calls expire earlier or later by that time. {_NTP}"
+        yield Level.NOTE, text, f"Calls may expire earlier or later by this difference. {_NTP}"
     else:
         yield Level.OK, f"the clocks agree within {_NOTED_SKEW_SECONDS:g} s"
     if abs(truth) > _MAX_SKEW_SECONDS:
@@ -294,7 +297,7 @@ def _ledgers(seen: Observed) -> Iterator[_Entry]:
     if down:
         text = f"{_labels(seen, down)}: the ledger does not answer"
         advice = (
-            "The log has the ledger and the error. Until the ledger answers, exactly-once tools and tasks do not run."
+            "The log names the ledger and the error. Until the ledger answers, exactly-once tools and tasks do not run."
         )
         yield Level.PROBLEM, text, advice
     if len(users) == 1:

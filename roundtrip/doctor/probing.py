@@ -392,7 +392,7 @@ def _read(model: type[ModelT], result: CallToolResult | InputRequiredResult) -> 
     try:
         return model.model_validate(result.structured_content)
     except ValidationError as error:
-        raise _RequestFailed(Obstacle.STRANGE, "the answer is not the probe's") from error
+        raise _RequestFailed(Obstacle.STRANGE, "the answer is not a response to the probe") from error
 
 
 def _is_tls(error: BaseException | None) -> bool:
