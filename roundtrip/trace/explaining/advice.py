@@ -26,11 +26,12 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = {
     ),
     Reason.REWORDED: Advice(
         "its message differs from the one that was answered",
-        "a user must see the message that they answer, so keep a message while calls that ask it may be in flight",
+        "a user must see the message that they answer, so keep a message unchanged while calls that ask it may be in "
+        "flight",
     ),
     Reason.SCHEMA_CHANGED: Advice(
         "its form differs from the one that was answered",
-        "keep the fields of a form while calls that ask it may be in flight",
+        "keep a form's fields unchanged while calls that ask it may be in flight",
     ),
     Reason.KEY_GONE: Advice(
         "no key of the server can verify that its answer was given to this wording",
@@ -151,8 +152,8 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "give them longer with within=, remind them with remind=, or continue with fallback=",
     ),
     "CallerUnknown": Advice(
-        "it needs an approval, and the server does not know its caller, who must not decide",
-        "authenticate the users of clients",
+        "it needs an approval that its caller must not decide, but the server does not know the caller",
+        "authenticate the clients' users",
     ),
     "KeyUsedTwice": Advice(
         "two questions or steps in its body have the same name",
@@ -195,11 +196,11 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "limit how long those functions wait, or write them as async def",
     ),
     "OutcomeUnknown": Advice(
-        "the body began before, and the process that ran it never recorded its end",
+        "the body had already begun, and the process that ran it never recorded its end",
         "check its effects before calling it again, or set on_unknown='rerun' if it may run twice",
     ),
     "CallHasEnded": Advice(
-        "the call had ended before, with other answers",
+        "the call had already ended, with other answers",
         "a client must begin a new call to give other answers",
     ),
     "StillRunning": Advice(
@@ -230,7 +231,7 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "keep large values on the server, and let the call remember a reference to them",
     ),
     "KeysMissing": Advice(
-        "the server has no key to hide a value from its client, or to sign a ticket",
+        "the server has no key with which to hide a value from its client, or to sign a ticket",
         "pass seal_keys= beside request_state_security=, or keys= instead",
     ),
     "ValueNotStorable": Advice(

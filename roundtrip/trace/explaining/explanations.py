@@ -283,7 +283,10 @@ def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advi
         case Reason.OTHER_BUILD:
             now, earlier = _builds(call, round_)
             if now is not None and earlier is not None:
-                cause = f"build {earlier} served an earlier leg, and build {now}, which asks something else, this one"
+                cause = (
+                    f"an earlier leg was served by build {earlier}, and this leg by build {now}, which asks something "
+                    "else"
+                )
         case Reason.REVISED:
             cause = _cause_of_revision(round_)
         case _:
@@ -345,7 +348,7 @@ def _advice_on_renaming(round_: Round, question: ShownQuestion, former: str) -> 
     # The body may still use that name in a later question.
     cause = f"an answer to the same question is known as {former}, a name that the body had not asked for before"
     if question.key.startswith(UNNAMED):
-        return Advice(cause, f"give it its name back, as in name={former}")
+        return Advice(cause, f"restore its name, as in name={former}")
     cure = f"name it where it is asked, as in ctx.ask({quoted(question.key)}, ..., former_names=({former},))"
     return Advice(cause, f"{cure}, unless the body still asks by that name")
 

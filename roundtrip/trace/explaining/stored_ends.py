@@ -46,7 +46,7 @@ def explain_action(line: ActedLine) -> str:
     by = quoted(line.by)
     where = "with a command" if line.instance == "command" else "on the pages of roundtrip ui"
     if line.outcome == "rejected":
-        return f"{by} tried to {line.action} it {where}, and that was rejected: {printable(line.why)}."
+        return f"{by} tried to {line.action} it {where}, but the action was rejected: {printable(line.why)}."
     match line.action:
         case "cancel":
             return f"The call ended because {by} cancelled it {where}; the client must begin it again if it should run."

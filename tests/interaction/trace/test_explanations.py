@@ -200,7 +200,7 @@ async def test_other_build(shop: Shop) -> None:
     await play([shop.asking(), shop.with_tool(order, "2")], {"confirm": YES})
     text = shop.explained(Reason.OTHER_BUILD)
     assert "Question 'where'" in text
-    assert "build 1 served an earlier leg, and build 2, which asks something else, this one" in text
+    assert "an earlier leg was served by build 1, and this leg by build 2, which asks something else" in text
 
 
 async def test_unfinished(shop: Shop) -> None:
