@@ -22,7 +22,7 @@ COMMANDS: Final = {
     "completion": "print a completion script for bash, zsh or fish",
     "demo": "watch one call hop between instances that share only a key",
     "dev": "call tools on a page in the browser while you write the server",
-    "doctor": "check that instances fit together, or what a client can be asked",
+    "doctor": "check that instances fit together, or report what a client can be asked",
     "graph": "draw the state machine, or the dependencies of a server's tools",
     "inbox": "list, show, approve and reject the approvals that wait for you",
     "keys": "create and rotate a server's keys without losing calls",

@@ -25,7 +25,8 @@ SERVER is an http(s) address, MODULE:SERVER, or a command that serves stdio, whi
 The audit follows no redirects and uses no proxy, so no request goes to another host.
 
 tools:
-  --tool NAME or --tool 'NAME={"argument": 1}', once per tool. --args FILE has a JSON object with arguments by tool.
+  --tool NAME or --tool 'NAME={"argument": 1}', once per tool. --args FILE has a JSON object that maps each
+  tool to its arguments.
   With a second tool, the audit also tries to use one tool's state with the other.
 
 answers:
@@ -51,10 +52,10 @@ def _configure(parser: OptionsAnywhere) -> None:
     parser.add_argument("server", nargs="?", metavar="SERVER", help="an address, MODULE:SERVER, or a command in quotes")
     parser.words_after_dashes = "command_words"
     parser.add_option("--tool", "NAME", "a tool to call; see below", repeats=True)
-    parser.add_option("--args", "FILE", "a JSON object with arguments by tool")
+    parser.add_option("--args", "FILE", "a JSON file that maps each tool to its arguments")
     parser.add_option("--answers", "FILE", "read answers from a JSON file, or from standard input (-)")
     add_header(parser)
-    parser.add_option("--other-header", "'NAME: VALUE'", "a header of another user", repeats=True)
+    parser.add_option("--other-header", "'NAME: VALUE'", "a header that authenticates another user", repeats=True)
     parser.add_option(
         "--stale", "SECONDS", "wait this long, then require the server to reject the old state", type=positive_seconds
     )
@@ -66,8 +67,8 @@ def _configure(parser: OptionsAnywhere) -> None:
     add_timeout(parser, _TIMEOUT_SECONDS, "time limit for one request")
     for option, type, default, help in (
         ("--max-seconds", positive_seconds, _MAX_SECONDS, "total time limit in seconds, not counting --stale"),
-        ("--max-requests", whole_number(1), _MAX_REQUESTS, "most requests in total"),
-        ("--max-rounds", whole_number(1), _MAX_ROUNDS, "most rounds of one call"),
+        ("--max-requests", whole_number(1), _MAX_REQUESTS, "maximum number of requests in total"),
+        ("--max-rounds", whole_number(1), _MAX_ROUNDS, "maximum number of rounds in one call"),
         ("--body-size", whole_number(1), _BODY_MIB, "size of an oversized request, in MiB"),
     ):
         parser.add_option(option, "N", f"{help}; default: %(default)g", type=type, default=default)

@@ -26,14 +26,14 @@ questions:
   At a terminal, you answer one field at a time. Enter accepts a field's default or leaves the field out. `:decline`
   declines the question; `:cancel` or the end of the input cancels it. The command opens a page in the browser only
   if you agree, and only if its address is http(s).
-  For scripts, --answers FILE has the answers. If it has none for a question, you are asked; without a terminal, the
+  For scripts, --answers FILE has the answers. If it lacks an answer, you are asked; without a terminal, the
   call fails. The file is JSON: an object of answers by question name
       {"seat": {"row": "middle"}, "confirm:book": "decline"}
   or a list of entries, each with a name or a regular expression for the message, or neither for the next question
       [{"message": "Which seat", "answer": {"row": "middle"}}, {"answer": "decline"}]
   An answer is the form's content, "accept" (uses the form's defaults; for a page, prints its address), "decline" or
-  "cancel"; for a model, {"text": "..."}. The live era sends no names, so it uses entries with a name and without a
-  message in order.
+  "cancel"; for a model, {"text": "..."}. The live era sends no names. There, entries with a name and
+  without a message are used in order.
 
 tasks:
   If the call becomes a task, the command shows each change of its status, and asks its questions as they arrive. The
@@ -50,7 +50,7 @@ exit codes:
   3    a question was declined or cancelled, and the call then failed
   4    the server answered with a protocol error
   5    no connection, a lost connection, or --timeout passed
-  6    the call waits for its user or for others; its result has the handle for continue_call
+  6    the call waits for its user or for other people; its result has the handle for continue_call
   130  interrupted"""
 
 
@@ -60,7 +60,7 @@ def _configure(parser: OptionsAnywhere) -> None:
     )
     parser.add_argument("tool", nargs="?", metavar="TOOL", help="the tool to call")
     parser.add_argument("arguments", nargs="*", default=[], metavar="key=value", help="the arguments; see below")
-    parser.add_switch("--list", "list the tools, as without TOOL")
+    parser.add_switch("--list", "list the tools, as when TOOL is omitted")
     parser.add_option("--answers", "FILE", "read answers from a JSON file, or from standard input (-)")
     parser.add_argument("--era", choices=_ERAS, default="auto", help="the protocol era; default: %(default)s")
     parser.add_switch("--no-tasks", "do not allow the call to become a task")

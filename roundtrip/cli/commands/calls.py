@@ -57,7 +57,7 @@ def _configure_action(action: OptionsAnywhere, name: str) -> None:
     add_server(action)
     if name == "stored":
         action.add_option("--state", "STATE", ", ".join(STATES), repeats=True, choices=STATES)
-        help = "list at most this many calls, the last changed first; default: %(default)s"
+        help = "list at most this many calls, most recently changed first; default: %(default)s"
         action.add_option("--limit", "N", help, type=whole_number(1, _MAX_LISTED), default=_LIMIT)
         add_json(action)
     if name in ("stored", "rekey"):

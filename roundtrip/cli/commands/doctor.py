@@ -25,7 +25,7 @@ clients:
   roundtrip doctor --client
       Print how to add this server to a client, serve it over HTTP on this machine, and report each connecting client.
   roundtrip doctor --client --stdio
-      The command that a client starts.
+      The command for a client to start.
 
 headers:
   Keep secrets out of the command line: in single quotes, --header 'Authorization: Bearer ${TOKEN}' reads the value

@@ -14,7 +14,7 @@ Your token comes from ${TOKEN_VARIABLE} or --token, and is sent as `Authorizatio
 _EPILOG: Final = """\
 exit codes:
   0  done
-  1  unknown, already decided, or not yours to decide
+  1  the approval is unknown, already decided, or not yours to decide
   2  not done; standard error has the reason"""
 
 _ACTIONS: Final = {

@@ -14,8 +14,8 @@ _EPILOG: Final = """\
 settings:
   All flags except --config, --folder, --reload and --stdio can also be set by an environment variable (ROUNDTRIP_PORT
   for --port), or by a key in the [serve] table of roundtrip.toml or of the --config file. Flags override variables, and
-  variables override the file. The flags that may be repeated are named allowed_hosts and allowed_origins there: a list
-  in the file, and separated by commas in a variable.
+  variables override the file. There, the flags that may be repeated are named allowed_hosts and allowed_origins. Their
+  values are a list in the file, and separated by commas in a variable.
 
   While you develop (--reload): if a Python file changes in this folder or in the server file's folder, the command
   replaces the process. If the new code fails, the old code keeps serving. Calls on 2026-07-28 continue: if neither
@@ -63,13 +63,13 @@ _FLAGS: Final = {
     "repeated; '*' for any origin; with this flag, every Origin is checked, even with --allowed-host '*'",
     "--show-errors": "send the texts of uncaught exceptions to clients, unless the server sets mask_error_details=; "
     "default: no",
-    "--limit-connections N": "most open connections per worker; beyond the limit, a new connection replaces an idle "
-    "one, or gets 503 if none is idle, except for health checks; default: 1000, or fewer if the limit of open files "
-    "is lower",
-    "--max-body BYTES": "the largest request; default: 4194304",
+    "--limit-connections N": "maximum number of open connections per worker; at the limit, a new connection replaces "
+    "an idle one, and if none is idle, requests other than health checks get 503; default: 1000, or fewer if the limit "
+    "of open files is lower",
+    "--max-body BYTES": "the maximum request size in bytes; default: 4194304",
     "--timeout-request SECONDS": "the time limit for a client to send a complete request; default: 30",
-    "--drain SECONDS": "the time to keep serving after SIGTERM while reporting not ready; default: 1",
-    "--timeout-graceful-shutdown SECONDS": "the time limit for running requests to finish after that; default: 30",
+    "--drain SECONDS": "how long to keep serving after SIGTERM, while /health/ready reports not ready; default: 1",
+    "--timeout-graceful-shutdown SECONDS": "after --drain, the time limit for running requests to finish; default: 30",
     "--timeout-keep-alive SECONDS": "the time that an idle connection stays open; default: 75",
     "--timeout-start SECONDS": "the time limit for a worker to start; default: 60",
     "--access-log": "log every request; default: no",

@@ -31,7 +31,7 @@ def _configure(parser: OptionsAnywhere) -> None:
     parser.add_option("--server", TARGET, f"the server for stored calls and forks: {TARGET_HELP}")
     parser.add_option("--port", "N", "the port of the pages; default: a free port", type=PORT, default=0)
     parser.add_option("--host", "ADDRESS", "the address to listen on; default: %(default)s", default=_LOOPBACK)
-    parser.add_option("--base-url", "URL", "the address of the pages in browsers: https://calls.example")
+    parser.add_option("--base-url", "URL", "the address at which browsers reach the pages: https://calls.example")
     parser.add_option("--users", "FILE", "a file with the users who may open the pages", type=Path)
     parser.add_option("--add-user", "NAME", "add a user to the --users file, or renew the user's token, and exit")
     add_operator_log(parser)

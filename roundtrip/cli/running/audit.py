@@ -67,7 +67,7 @@ def _plan(arguments: Namespace, limits: AuditLimits) -> AuditPlan:
     tool_names = {tool.name for tool in tools}
     for name in arguments.once:
         if name not in tool_names:
-            raise CommandFailed(f"--once {name} must be one of the --tool tools; add --tool {name}")
+            raise CommandFailed(f"--once {name} must also be given as a --tool; add --tool {name}")
     return AuditPlan(
         target=arguments.server or shlex.join(arguments.command_words),
         tools=tools,

@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> int:
     if arguments.action == "show" and arguments.server:
         return _show_stored(arguments)
     if arguments.action == "show" and arguments.reveal:
-        raise CommandFailed("--reveal shows stored calls; name their server with --server")
+        raise CommandFailed("--reveal shows the values of stored calls; name their server with --server")
     if arguments.action in ("ls", "show"):
         return view(arguments.action).run(arguments)
     if arguments.action == "answer":
@@ -216,7 +216,7 @@ async def _rekey(access: _CallAccess, arguments: Namespace) -> int:
                 current += 1
         except ContentUnreadable:
             unreadable += 1
-    print(f"{renewed} encrypted with the newest key ({access.book.seal.hint}), {current} already were")
+    print(f"{renewed} now encrypted with the newest key ({access.book.seal.hint}), {current} already were")
     if unreadable:
         print(f"{unreadable} could not be read: this server does not have their key")
     return 1 if unreadable else 0

@@ -43,7 +43,8 @@ def run(arguments: Namespace) -> int:
         answer = inbox.send(f"/{quote(full_id, safe='')}", decision)
     if answer is None:
         print(
-            "no such approval waits for you; check the id: it may be decided, or not yours to decide", file=sys.stderr
+            "no approval with this id waits for you; check the id: the approval may be decided, or not yours to decide",
+            file=sys.stderr,
         )
         return 1
     present(arguments, lambda: answer, lambda screen: _draw(answer, screen))

@@ -223,7 +223,7 @@ def _only_server(name: str, module: ModuleType, servers: dict[str, object], serv
     if makers:
         choices = " or ".join(f"{name}:{attribute}" for attribute in makers)
         raise CommandFailed(
-            f"{name!r} has no server at module level, but functions that make one; name the function: {choices}"
+            f"{name!r} has no server at module level, but it has functions that make one; name the function: {choices}"
         )
     raise CommandFailed(
         f"{name!r} has no server at module level; add server = Server({Path(name).stem!r}), or name a function that "

@@ -85,7 +85,7 @@ def _access(arguments: Namespace, port: int) -> tuple[Access, str]:
         note = "(press Ctrl-C to stop the pages; keep this address secret)"
         return LocalAccess(loopback), f"{loopback.url}\n{note}"
     if arguments.base_url is None:
-        raise CommandFailed("--users needs the address of the pages in browsers; add --base-url URL")
+        raise CommandFailed("--users needs the address at which browsers reach the pages; add --base-url URL")
     read_address(arguments.base_url, name="--base-url", example="https://calls.example")
     with report_errors(UsersUnusable):
         users = read_users(arguments.users)

@@ -19,7 +19,9 @@ from roundtrip.serving.settings import BadSettings, WorkerSettings, read_setting
 from roundtrip.serving.supervisor import Supervisor, WorkerPlan
 from roundtrip.text import printable
 
-_CUT_OFF_MESSAGE: Final = "ended while work was still running; another worker continues it after the lease expires"
+_CUT_OFF_MESSAGE: Final = (
+    "the process ended while work was still running; another worker continues it after the lease expires"
+)
 _MARGIN_SECONDS: Final = 15.0
 """Seconds between the end of the graceful shutdown and a forced exit, if a body still runs in a thread."""
 

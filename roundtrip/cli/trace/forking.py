@@ -20,11 +20,12 @@ from roundtrip.machine.journal import Action
 from roundtrip.text import printable
 
 _DESCRIPTION: Final = """\
-Replay a recorded call on the current code up to a round, and continue from there with different answers. The recorded
-answers lead to that round. --answer gives new answers; all other unchanged questions get their recorded answers.
+Replay a recorded call on the current code up to a round, and continue from there with different answers. Before
+that round, all answers are the recorded ones. From there on, --answer gives new answers; all other unchanged questions
+get their recorded answers.
 Resolvers run. A body that can ask also runs, with its recorded steps. The fork stops at a step without a recorded
-result, before a body that cannot ask, and before the end of a body that must run once. --run continues, with all side
-effects. Code in the body outside of steps always runs, as in every leg.
+result, before a body that cannot ask, and before the end of a body that must run once. --run goes past these
+points, with all side effects. Code in the body outside of steps always runs, as in every leg.
 The call must be recorded with reveal: Server(trace=Recorder(path, reveal='all')), or ROUNDTRIP_TRACE_REVEAL=all. The
 fork is not saved. The exit code is 1 if the current code does not reach that round as recorded, or if an --answer was
 not used."""

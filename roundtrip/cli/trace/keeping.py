@@ -90,9 +90,10 @@ def _prune(arguments: Namespace) -> int:
 
 COMMANDS: Final = {
     "index": view(
-        "Create or update the index of a transcript file or directory, in an SQLite file beside it. With it, `ls`, "
-        "`show` and the other views find a call among millions at once, and keep the index up to date. It holds names "
-        "and times, but no values. The transcripts remain the source of truth; you can delete the index at any time.",
+        "Create or update the index of a transcript file or directory, in an SQLite file beside it. With an index, "
+        "`ls`, `show` and the other views find a call among millions at once, and keep the index up to date. It holds "
+        "names and times, but no values. The transcripts remain the source of truth, so you can delete the index at "
+        "any time.",
         _index,
     ),
     "prune": view(

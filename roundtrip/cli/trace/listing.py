@@ -64,7 +64,7 @@ def _options(parser: OptionsAnywhere) -> None:
     parser.add_option(
         "--outcome",
         "OUTCOME",
-        f"calls with such an answer: {', '.join(_ANSWER_OUTCOMES)}",
+        f"calls with an answer of this kind: {', '.join(_ANSWER_OUTCOMES)}",
         repeats=True,
         type=_outcome,
     )

@@ -96,7 +96,7 @@ def _read_keys(file: str | None) -> list[bytes]:
     raw = _read(file, limit=_MAX_KEYS_BYTES, content="keys")
     keys = [key.strip() for key in raw.splitlines() if key.strip()]
     if not keys:
-        raise CommandFailed("the file of --keys-file contains no keys; write one key per line, newest first")
+        raise CommandFailed("the --keys-file contains no keys; write one key per line, newest first")
     if _ROLE_LINE.match(raw) is None:
         return keys
     with report_errors(ValueError):

@@ -79,7 +79,7 @@ def test_two_sets_of_headers_are_two_users(capsys: pytest.CaptureFixture[str], m
     with serve_in_thread(app, lifespan="off") as url:
         users = ("--header", "Authorization: Bearer ${TOKEN}", "--other-header", "Authorization: Bearer eve")
         _, out, _ = audit(capsys, url, "--tool", BOOK, *users)
-    assert "failed  SHOULD S5.principal A user's state is rejected from another user." in out
+    assert "failed  SHOULD S5.principal A user's state is rejected if another user sends it." in out
     assert app.users == {"Bearer ada", "Bearer eve"}
     assert "Bearer" not in out
 
@@ -143,7 +143,7 @@ WRONG_USAGE = [
     (["http://127.0.0.1:1/mcp", "--tool", "book={"], "--tool book: the arguments are not JSON"),
     (["http://127.0.0.1:1/mcp", "--tool", "book=1"], "--tool book: the arguments must be a JSON object"),
     (["http://127.0.0.1:1/mcp", "--tool", "book", "--tool", "book"], "--tool book is given twice"),
-    (["http://127.0.0.1:1/mcp", "--tool", "book", "--once", "pay"], "--once pay must be one of the --tool tools"),
+    (["http://127.0.0.1:1/mcp", "--tool", "book", "--once", "pay"], "--once pay must also be given as a --tool"),
     (["http://127.0.0.1:1/mcp", "--tool", "book"], "no connection"),
     (["ftp://127.0.0.1/mcp", "--tool", "book"], "is not an http(s) address"),
     (["--tool", "book", "--", "no-such-program", "-x"], "cannot find the program 'no-such-program'"),

@@ -128,7 +128,7 @@ async def test_rekeyed_tasks_need_the_newest_key_alone(
         held = (await peer.call("hold"))["taskId"]
         await until(lambda: len(effects(tmp_path)) == 3)
         assert await run("rekey", target="shop") == 0
-        assert "3 encrypted with the newest key" in capsys.readouterr().out
+        assert "3 now encrypted with the newest key" in capsys.readouterr().out
     (tmp_path / "go on").touch()
     assert await run("rekey", target="shop") == 0
     assert ", 3 already were" in capsys.readouterr().out
