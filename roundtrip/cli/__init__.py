@@ -15,7 +15,7 @@ from roundtrip.cli.command import CommandFailed, load_command, prepare
 from roundtrip.cli.parsing import OptionsAnywhere
 
 COMMANDS: Final = {
-    "audit": "attack a server that asks, and report clause by clause",
+    "audit": "attack a server that asks questions, and report on each clause",
     "call": "call a tool from the terminal and answer its questions",
     "calls": "list and show calls; cancel, retry, expire, remind, rekey or answer stored calls",
     "check": "replay recorded calls on the current code and report differences",
@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "graph": "draw the state machine, or the dependencies of a server's tools",
     "inbox": "list, show, approve and reject the approvals that wait for you",
     "keys": "create and rotate a server's keys without losing calls",
-    "new": "create a project: a server that asks, tests, a key and a CI workflow",
+    "new": "create a project: a server that asks questions, its tests, a key and a CI workflow",
     "serve": "serve over HTTP with one or more processes",
     "trace": "inspect and explain recorded calls",
     "ui": "watch and manage a fleet's calls in the browser",

@@ -14,9 +14,9 @@ _BODY_MIB: Final = 8
 _LEVELS: Final = ("must", "should", "advice")
 
 _DESCRIPTION: Final = """\
-Attack a server that asks in several rounds (2026-07-28), through its protocol only, and report clause by clause of the
-specification. The audit calls each named tool many times, and no other tool. Audit only a server whose tools are safe
-to call repeatedly."""
+Attack a server that asks questions in several rounds (2026-07-28). The audit uses only the protocol, and reports on
+each clause of the specification. It calls each named tool many times, and no other tool. Audit only a server whose
+tools are safe to call repeatedly."""
 
 _EPILOG: Final = """\
 SERVER is an http(s) address, MODULE:SERVER, or a command that serves stdio, which may come after `--`:

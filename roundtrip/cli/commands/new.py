@@ -1,4 +1,4 @@
-"""`roundtrip new`: create a project with a server that asks, tests, a key and a CI workflow."""
+"""`roundtrip new`: create a project: a server that asks questions, its tests, a key and a CI workflow."""
 
 import importlib.machinery
 import json
@@ -15,8 +15,8 @@ from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.server.key_files import KEY_FILE_VARIABLE
 
 _DESCRIPTION: Final = """\
-Create a project in a new folder: a server with a tool that asks, tests with a snapshot, a key that git ignores,
-pyproject.toml, a README and an example CI workflow. Existing files are never overwritten."""
+Create a project in a new folder: a server with a tool that asks questions, its tests with a snapshot, a key that git
+ignores, pyproject.toml, a README and an example CI workflow. Existing files are never overwritten."""
 
 _EPILOG: Final = """\
 NAME consists of lowercase letters and digits, with - or _ between them. The server's file gets this name with _ for -,

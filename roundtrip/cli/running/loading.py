@@ -146,10 +146,10 @@ def find_any_server(target: str) -> FoundServer:
 
 
 def _require_installed(server: object) -> None:
-    """Reject a server without roundtrip whose tools use roundtrip's markers or options, also on mounted servers.
+    """Reject a server without roundtrip whose tools use roundtrip's markers or options. Also check mounted servers.
 
     Raises:
-        InvalidSignature: roundtrip is not installed on the server or on one mounted on it.
+        InvalidSignature: roundtrip is not installed on the server, or on a server that is mounted on it.
     """
     if is_fastmcp(server):
         try:
@@ -203,7 +203,7 @@ def _parse_target(text: str) -> _NamedServer | None:
     module, colon, attribute = text.rpartition(":")
     if colon and module and attribute.isidentifier():
         return _NamedServer(text, module, attribute)
-    # The text names no server, so it is only a file. Its colon may belong to a Windows drive.
+    # The text names no server, only a file. A colon in it may belong to a Windows drive.
     return _NamedServer(text, text, None) if text.endswith(".py") and not text.startswith(":") else None
 
 
