@@ -70,7 +70,7 @@ async def check_calls(
     now: float,
     seconds: float = TIMEOUT,
 ) -> None:
-    """Check recorded calls on a server. It must not serve other clients during the check.
+    """Check recorded calls on a server. The server must not serve other clients during the check.
 
     Resolvers, confirmations and context managers run, and a body that asked runs to its last recorded question.
 

@@ -79,7 +79,7 @@ async def fork_call(
     now: float,
     seconds: float,
 ) -> Fork:
-    """Fork a call on a server. It must not serve other clients during the fork.
+    """Fork a call on a server. The server must not serve other clients during the fork.
 
     Args:
         server: The server.

@@ -220,7 +220,7 @@ class Rehearsal(LegExtension):
 
 @contextmanager
 def rehearsing(server: Server[Any] | Installation[Any]) -> Generator[Rehearsal]:
-    """Rehearse all requests to a server. It must not serve other clients during the rehearsal."""
+    """Rehearse all requests to a server. The server must not serve other clients during the rehearsal."""
     with server.effects.kept():
         rehearsal = Rehearsal(server.effects)
         server.middleware.append(rehearsal)
