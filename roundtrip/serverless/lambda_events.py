@@ -1,4 +1,4 @@
-"""Conversion of AWS Lambda HTTP events to ASGI, and of responses back.
+"""Conversion of AWS Lambda HTTP events to ASGI requests, and of ASGI responses to Lambda's format.
 
 Function URLs and API Gateway HTTP APIs send events in payload format 2.0.
 """

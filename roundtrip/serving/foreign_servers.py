@@ -40,7 +40,7 @@ class ForeignServer:
 
     @property
     def ledger(self) -> Ledger | None:
-        """Return the ledger of the installed roundtrip, or None."""
+        """Return the ledger of the roundtrip installation on this server, or None."""
         return self._installation.ledger if self._installation is not None else None
 
     def identity(self) -> Identity:

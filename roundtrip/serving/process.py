@@ -184,7 +184,7 @@ def serve(
         timeout_graceful_shutdown=settings.timeout_graceful_shutdown,  # type: ignore[arg-type]
     )
     process = _Process(config, settings, state, on_ready)
-    # When uvicorn has stopped, it raises the signals that it caught again, which would end the process.
+    # After it has stopped, uvicorn raises again the signals that it caught, which would end the process.
     previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         process.run(sockets=[listening])
