@@ -1,8 +1,8 @@
 """Audit clauses: their IDs, levels and sources.
 
 S, F, R and T clauses come from the specification. `specs/protocol.md` lists the S and F clauses; an ID with a dot and a
-name is a part of a clause. A clauses are roundtrip's advice, and not in the specification. P clauses are promises that
-the user makes on the command line.
+name stands for a part of a clause. A clauses are roundtrip's advice, and not in the specification. P clauses are
+promises that the user makes on the command line.
 """
 
 from dataclasses import dataclass

@@ -70,7 +70,7 @@ class AuditedCall:
         return [number for number, response in enumerate(self.responses) if response.ending is Ending.ASKED]
 
     def answers(self, start: int = 0) -> dict[str, Any]:
-        """Return the answers that the legs from an index on send."""
+        """Return the answers in all legs whose index is at least `start`."""
         answers_so_far: dict[str, Any] = {}
         for leg in self.legs[start:]:
             answers_so_far |= mapping_of(leg.answers)

@@ -113,7 +113,7 @@ class ProbedInstance:
     endpoints: set[int]
     """The indexes of the addresses at which the process was reached."""
     offset: float
-    """Seconds that the process's clock is ahead of this machine's clock."""
+    """How many seconds the process's clock is ahead of this machine's clock."""
     uncertainty: float
     """The maximum error in the offset, in seconds."""
     look: LedgerCheck | None = None

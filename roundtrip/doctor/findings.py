@@ -406,7 +406,7 @@ def _calls(seen: Observed) -> Iterator[_Entry]:
 
 
 def _reason(seen: Observed, journey: ProbedCall) -> str:
-    """Explain a rejected token from both instances' reports; return "" if they do not explain it."""
+    """Explain why a token was rejected, from both instances' reports. Return "" if the reports do not explain it."""
     behind = seen.behind(journey.end)
     start = seen.instances.get(journey.began or "")
     if start is None or len(behind) != 1:

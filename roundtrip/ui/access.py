@@ -30,7 +30,7 @@ _COMMAND: Final = "roundtrip ui"
 
 
 class UsersUnusable(Exception):
-    """A users file cannot be used; the message says why and what to do."""
+    """A users file that cannot be used; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

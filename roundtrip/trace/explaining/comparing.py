@@ -15,7 +15,7 @@ _TEXTS: Final = ("message", "form", "url", "complaint")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between two calls. `a` and `b` are the differing texts; a text is None if its call has none."""
+    """A difference between two calls. `a` and `b` are the differing texts; None for a call that lacks the text."""
 
     round: int | None
     """None if the difference concerns the whole call."""

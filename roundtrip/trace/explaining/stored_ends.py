@@ -8,7 +8,7 @@ from roundtrip.trace.writing.lines import ActedLine, StoppedLine
 
 
 def end_of_stored(call: TracedCall) -> ActedLine | StoppedLine | None:
-    """Return the line that says why a call ended outside its servings, or None if the call did not.
+    """Return the line that says why a call ended outside its servings; None for any other call.
 
     An operator action is more informative than the end that it caused, so it takes precedence.
     """

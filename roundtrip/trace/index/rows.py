@@ -1,4 +1,4 @@
-"""Index rows: the facts about a call that lists show and filters search."""
+"""Index rows: facts about a call, which lists show and filters search."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise

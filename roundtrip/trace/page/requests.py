@@ -1,4 +1,6 @@
-"""Requests to roundtrip's pages, and responses to them. An error is a status and a sentence from this package."""
+"""Requests to roundtrip's pages, and responses to them. An error response has a status and a sentence from this
+package.
+"""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping

@@ -129,8 +129,8 @@ class _PreviousRounds:
     def round_for(self, serving: Serving) -> Round | None:
         """Return the round that a serving answers.
 
-        If the previous leg was served twice, return the last round before the serving whose token is as large as the
-        request's.
+        If the previous leg was served twice, its rounds are told apart by token size: return the last earlier round
+        whose token is as large as the request's.
         """
         if self._current and self._current[0].serving.leg < serving.leg:
             self._before, self._current = self._current, []

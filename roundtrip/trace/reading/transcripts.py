@@ -71,7 +71,7 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
 
 
 def transcripts_in(path: Path) -> list[Path]:
-    """Return a directory's transcripts, or the file itself for a file. Leave out pipes, because reading a pipe can
+    """Return the transcripts in a directory. For a file, return the file itself. Leave out pipes, because reading can
     block.
     """
     return [file for file in sorted(path.glob(_TRANSCRIPTS)) if file.is_file()] if path.is_dir() else [path]
