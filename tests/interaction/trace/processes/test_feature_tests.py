@@ -95,7 +95,7 @@ def test_generated_tests_pass_once_the_logins_are_filled_in(recording: Recording
     project.generate(recording, name="without", server="desk")
     ended, out = project.run()
     assert ended == {**{name: {"passed"} for name in decisions}, "without": {"failed"}}, out
-    assert "give Approver headers=" in out
+    assert "pass Approver headers=" in out
     # Each has this approval. Now the person who decides reads other words.
     project.serve(DESK_IN_MEMORY.replace("Refund {amount} for", "Give {amount} away for"), "desk")
     ended, out = project.run()
