@@ -88,7 +88,7 @@ function markExchange(position) {
     const after = messages.findIndex((message, row) => row > first && message[4] !== position);
     const top = first * ROW;
     const bottom = (after === -1 ? messages.length : after) * ROW + HEAD + 16;
-    // Not scrollIntoView, which would also scroll the page.
+    // Do not use scrollIntoView, which would also scroll the page.
     if (top < pane.scrollTop || bottom > pane.scrollTop + pane.clientHeight) {
       pane.scrollTop = Math.max(0, top - ROW);
     }

@@ -97,7 +97,7 @@ function approvalCard(approval) {
   );
 }
 
-// A single value has no label, because its name only repeats the question.
+// Show no label for a single value, because its name only repeats the question.
 function fieldOf(field, single) {
   const label = make("p", "label", make("b", "", field.label), field.required ? " (required)" : "");
   if (field.label !== field.name) {

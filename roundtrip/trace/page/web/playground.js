@@ -42,7 +42,7 @@ function drawTools() {
     }),
   );
   [...byId("tool-list").querySelectorAll("button")].find((button) => button.dataset.tool === hadFocus)?.focus();
-  // A failure is shown beside the server's name instead.
+  // If listing the tools failed, the failure is shown beside the server's name.
   byId("no-tools").hidden = shown.length > 0 || (Boolean(state.server.failure) && !state.tools.length);
   write(byId("no-tools"), state.tools.length ? "No tool matches." : state.toolsVersion ? "The server has no tools." : "Starting…");
 }
@@ -488,7 +488,7 @@ let drawnTokens = "";
 let drawnMessages = null;
 let drawnLog = "";
 
-// The trace panes show the reader's position. Here, the address does not.
+// On this page, only the trace panes show the current step; the address does not.
 function moved() {}
 
 function drawBeside() {
@@ -569,7 +569,7 @@ function drawWire(shown) {
   const more = byId("messages-more");
   more.hidden = !shown?.leftOut;
   write(more, `${shown?.leftOut} more messages were not recorded.`);
-  // Append new messages, so that open ones stay open.
+  // Append only new messages, so that messages that the user has opened stay open.
   for (const message of messages.slice(box.childElementCount)) {
     const way = message.from === "client" ? "→" : "←";
     const entry = make("details", message.from, make("summary", "", `${way} ${message.title} `, make("span", "quiet", message.at)));
@@ -637,7 +637,7 @@ wireTabs(document.querySelector("[role=tablist]"));
 for (const tab of document.querySelectorAll("[role=tab]")) {
   tab.addEventListener("shown", () => {
     if (call !== null) {
-      // A hidden pane has no size, so it was drawn without one.
+      // Draw the steps again, because they were first drawn in a hidden pane, which has no size.
       drawSteps();
       go(position, { announced: false });
     }

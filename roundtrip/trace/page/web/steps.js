@@ -30,7 +30,7 @@ function go(place, { announced = true } = {}) {
     ["next", position === call.steps.length - 1],
     ["last", position === call.steps.length - 1],
   ]) {
-    // Not `disabled`, which would take the focus from the button that was just pressed.
+    // Do not use `disabled`, which would take the focus from the button that the user has just pressed.
     byId(id).setAttribute("aria-disabled", String(disabled));
   }
   updateScrolling();

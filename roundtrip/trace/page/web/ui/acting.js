@@ -33,7 +33,7 @@ function askFirst(wanted) {
   byId("even-once").checked = false;
   write(byId("sure-act"), act);
   byId("sure").showModal();
-  // Not `autofocus`, which would request the focus when the page loads, while the dialog is closed.
+  // Do not use `autofocus`, which would request the focus when the page loads and the dialog is still closed.
   byId("sure-back").focus();
 }
 
@@ -56,7 +56,7 @@ async function act() {
 byId("sure-back").addEventListener("click", () => byId("sure").close());
 byId("sure-act").addEventListener("click", act);
 byId("sure").addEventListener("close", () => {
-  // The button may have been redrawn while the dialog was open.
+  // The button that opened the dialog may have been redrawn, so it cannot get the focus back.
   if (document.activeElement === document.body) {
     byId("acted").tabIndex = -1;
     byId("acted").focus({ preventScroll: true });

@@ -5,7 +5,7 @@ const AGES = ["10m", "1h", "1d", "7d"];
 function callState(call) {
   return [
     stateBadge(call.state, call.symbol),
-    // The style sheet shortens this text. The call page shows all of it.
+    // The style sheet cuts this text off. The call page shows the whole text.
     call.why ? titled(make("p", "row-why", call.why), call.why) : null,
     call.waits ? make("p", "row-waits", "waits for ", make("b", "", call.waits)) : null,
   ];

@@ -20,7 +20,7 @@ function addressWith(name, value) {
   return String(other) ? `?${other}` : location.pathname;
 }
 
-// `chosen` runs after each change.
+// The function `chosen` is called after each change.
 function makeFilters(kinds, lines, chosen) {
   const form = byId("filters");
   form.hidden = !kinds.length && !lines.length;
@@ -120,7 +120,7 @@ function makeLine({ name, label, placeholder, suggestions = [], delay = 0 }, cho
   return box;
 }
 
-// `choices` has values with counts for each menu. A chosen value without calls stays, so that it can be cleared.
+// `choices` has values with counts for each menu. A chosen value stays even if it has no calls, so that it can be cleared.
 function drawFilters(choices, error) {
   for (const [name, menu] of menus) {
     const counts = new Map(choices[name] ?? []);
@@ -135,7 +135,7 @@ function drawFilters(choices, error) {
       option.input.checked = chosen.has(value);
       write(option.count, String(counts.get(value) ?? 0));
     }
-    // The choices in an open menu do not move.
+    // Keep the choices in an open menu in place.
     const before = menu.details.open ? [...menu.choices.children] : [];
     const wanted = values.map((value) => menu.options.get(value).label);
     const stay = before.filter((label) => wanted.includes(label));

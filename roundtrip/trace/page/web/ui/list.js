@@ -13,8 +13,8 @@ function look() {
   source.url = address.href;
 }
 
-// `of` has the columns as pairs of a name and a function that returns a row's cell; functions that return the data's
-// rows and choices; the menus and text fields; and the page's words.
+// `of` describes the list. It has the columns, each a name and a function that returns a row's cell; the functions that
+// return rows and choices from the data; the menus and text fields; and the page's texts.
 function startList(of) {
   kind = { menus: [], lines: [], choices: () => ({}), keyOf: (row) => JSON.stringify(row), ...of };
   drawPages();

@@ -21,7 +21,7 @@ function drawStored() {
   drawStoredQuestions(stored.actions.includes("answer") ? stored.questions : []);
 }
 
-// An unchanged form keeps the typed texts.
+// If a form has not changed, keep the texts that the user has typed.
 function drawStoredQuestions(questions) {
   const keys = new Set(questions.map((question) => question.key));
   const box = byId("stored-questions");
