@@ -1,1 +1,1 @@
-"""`roundtrip audit`: attacks on any multi-round MCP server, using only the protocol, and a report by clause."""
+"""`roundtrip audit`: attacks any multi-round MCP server through the protocol only, and reports on each clause."""

@@ -34,7 +34,7 @@ class AuditClause:
     level: ClauseLevel
     demand: str
     source: str
-    """The page in the 2026-07-28 specification, or who else demands it."""
+    """The page in the 2026-07-28 specification that states the clause, or another source."""
     untried: str = "no call reached this point"
     """The reason to report if no attempt tried the clause."""
 

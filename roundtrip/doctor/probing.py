@@ -228,9 +228,7 @@ class _Observer:
             await self._try_calls_within(endpoint)
 
     async def _try_calls_within(self, endpoint: int) -> None:
-        """Send calls to one address until every instance behind it has started a call, and another instance has ended
-        it.
-        """
+        """Send calls to one address until every instance behind it has started a call that another instance ended."""
         found_instances = set(self._seen.behind(endpoint))
         if len(found_instances) < 2:
             return

@@ -1,4 +1,4 @@
-"""`roundtrip audit`: attack a multi-round server through its protocol, and report clause by clause."""
+"""`roundtrip audit`: attack a multi-round server through its protocol, and report on each clause."""
 
 from pathlib import Path
 from typing import Final

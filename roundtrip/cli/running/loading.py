@@ -304,7 +304,7 @@ def _import_file(path: Path) -> ModuleType:
     # Make the files in the same folder importable, as Python does for a script.
     _make_importable(path.resolve().parent)
     module = importlib.util.module_from_spec(spec)
-    # Annotations are evaluated in the module that is registered in `sys.modules`.
+    # Register the module first, because annotations are evaluated in the module that `sys.modules` contains.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
