@@ -226,7 +226,7 @@ def _clocks(seen: Observed) -> Iterator[_Entry]:
             text = f"{label}'s clock is {_ahead(only.offset, 'this machine')}; one of them is wrong"
             yield Level.NOTE, text, _NTP
         return
-    # Include this machine's clock in the median, because two instances do not show which of their clocks is wrong.
+    # Include this machine's clock in the median, because two instances do not show clock is wrong.
     truth = median([0.0, *(instance.offset for instance in instances)])
     spread = _spread(instances)
     if spread > _MAX_SKEW_SECONDS:
@@ -247,7 +247,7 @@ def _clocks(seen: Observed) -> Iterator[_Entry]:
 
 
 def _spread(instances: Sequence[ProbedInstance]) -> float:
-    """Return the largest difference between two clocks, reduced by the uncertainty of the measurement."""
+    """Return the largest difference between two clocks, minus the measurement's uncertainty."""
     return max(
         abs(one.offset - other.offset) - one.uncertainty - other.uncertainty
         for one, other in combinations(instances, 2)
@@ -281,7 +281,7 @@ def _builds(seen: Observed) -> Iterator[_Entry]:
 
 
 def builds_text(facts: Facts) -> str:
-    """Return an instance's tool builds, named as in traces."""
+    """Return the builds that an instance's tools have, named as in traces."""
     builds = [build_text(build) for build in facts.builds or (facts.build,)]
     return f"build{'s' if len(builds) > 1 else ''} {_some(builds)}"
 
@@ -461,6 +461,6 @@ def _labels(seen: Observed, members: Sequence[Facts]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """List the first names, and the number of remaining names."""
+    """List the first names, and say how many more there are."""
     more = f" and {len(names) - _MAX_NAMED_TOOLS} more" if len(names) > _MAX_NAMED_TOOLS else ""
     return f"{', '.join(names[:_MAX_NAMED_TOOLS])}{more}"

@@ -129,7 +129,7 @@ class _PreviousRounds:
     def round_for(self, serving: Serving) -> Round | None:
         """Return the round that a serving answers.
 
-        If the previous leg was served twice, its rounds are told apart by token size: return the last earlier round
+        If the previous leg was served twice, token sizes distinguish its rounds: return the last earlier round
         whose token is as large as the request's.
         """
         if self._current and self._current[0].serving.leg < serving.leg:
