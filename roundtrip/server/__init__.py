@@ -1,1 +1,1 @@
-"""The server: `Server` and the handlers of its tools, prompts and resources."""
+"""The server: `Server` and the handlers for its tools, prompts and resources."""

@@ -1,4 +1,4 @@
-"""`Context`: the SDK's, with questions and steps that work on every protocol revision."""
+"""`Context`: the SDK's context plus questions and steps that work on every protocol revision."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -50,11 +50,11 @@ class ApproveOptions(TypedDict, total=False):
 
 
 class Context(AskingContext[LifespanContextT, RequestT]):
-    """Context for a parameter of a tool's function.
+    """Context that a tool's function receives as a parameter.
 
-    It has everything of the SDK's context, and questions by name. On 2026-07-28 a question ends the leg. On the next
-    leg the function runs again from its top, and each answered question returns at once. On older revisions the
-    function waits in place. On both, the code reads from top to bottom:
+    It extends the SDK's context with named questions. On 2026-07-28 a question ends the leg. On the next leg the
+    function runs again from its top, and each answered question returns at once. On older revisions the function waits
+    in place. On both, the code reads from top to bottom:
 
     ```python
     @server.tool()
@@ -68,7 +68,7 @@ class Context(AskingContext[LifespanContextT, RequestT]):
     """
 
     if TYPE_CHECKING:
-        # Without it, type checkers would derive a constructor from the fields of the model that the SDK's context is.
+        # Without this declaration, type checkers derive a constructor from the fields of the SDK's Pydantic model.
         def __init__(self, **options: Any) -> None: ...
 
     @overload
@@ -80,34 +80,34 @@ class Context(AskingContext[LifespanContextT, RequestT]):
         self, name: str, message: str, /, *, by: str, **options: Unpack[ApproveOptions]
     ) -> "Asking[Approval]": ...
     def approve(self, name: str, message: str, /, **options: Any) -> Asking[Any]:
-        """Ask the people of a group to approve, and yield the `Approval`. The call waits without a worker.
+        """Ask a group's members for approval, and return an `Approval`. The call waits without occupying a worker.
 
         Args:
-            name: The approval's name, as of a question.
-            message: The wording that is approved.
-            **options: Those of `Approve`: `by`, `within`, `remind` and `fallback`.
+            name: The approval's name, like a question's name.
+            message: The text that the group approves.
+            **options: Options of `Approve`: `by`, `within`, `remind` and `fallback`.
 
         Raises:
-            ApprovalRejected: The group rejected it.
-            ApprovalExpired: The group did not decide in time, and there is no `fallback`.
-            BodyMistake: The server has no inbox, or the call cannot wait for so long.
+            ApprovalRejected: The group rejected the request.
+            ApprovalExpired: The group did not decide in time, and the author gave no `fallback`.
+            BodyMistake: The server has no inbox, or the call cannot wait that long.
         """
         return self.ask(name, markers.Approve(message, **options))
 
     async def read_resource(self, uri: str | AnyUrl) -> list[ReadResourceContents]:
-        """Read a resource of this server. A resource that asks can be read in the live era only.
+        """Read a resource of this server. A resource that asks can be read only in the live era.
 
         Returns:
-            Its contents, each with `.content` (text or bytes) and `.mime_type`.
+            The resource's contents, each with `.content` (text or bytes) and `.mime_type`.
 
         Raises:
-            ResourceNotFoundError: No resource that clients may see has that URI.
-            BodyMistake: The resource asks, and its answers would come with a request that is not this one's.
+            ResourceNotFoundError: No resource that the client may see has that URI.
+            BodyMistake: The resource asks, but in the retry era its answers cannot reach it through this call.
         """
         try:
             return list(await super().read_resource(uri))
         except RuntimeError as error:
-            # Errors of the resource itself are resource errors. The SDK raises this one for a resource that asks.
+            # A resource that fails raises a resource error. The SDK raises RuntimeError only for a resource that asks.
             raise BodyMistake(
                 f"ctx.read_resource({str(uri)!r}) reads a resource that asks the client, and the answers to its "
                 "questions could not come back to it from here; ask them in this function, and share what the two do"
@@ -116,14 +116,14 @@ class Context(AskingContext[LifespanContextT, RequestT]):
     async def log(
         self, level: LoggingLevel, data: Any, *, logger_name: str | None = None, extra: Mapping[str, Any] | None = None
     ) -> None:
-        """Send the client a message for its log; a client of 2026-07-28 gets the levels that its request asks for.
+        """Send a message for the client's log. A 2026-07-28 client receives only the levels that its request asks for.
 
-        Code before a question runs on every leg, and each leg sends its messages.
+        Code before a question runs on every leg, so each leg sends its messages again.
 
         Args:
             level: The severity.
-            data: The message, or any other JSON.
-            logger_name: The name of the logger.
+            data: The message, or any other JSON value.
+            logger_name: The logger's name.
             extra: More data. The client then receives an object with both, as `msg` and `extra`.
         """
         request = self.request_context
@@ -154,29 +154,29 @@ class Context(AskingContext[LifespanContextT, RequestT]):
 
     @property
     def client_id(self) -> str | None:
-        """Return the client of the request's access token; None on a server without authentication."""
+        """Return the client id from the request's access token, or None on a server without authentication."""
         require_request(self.request_context)
         token = auth_context.get_access_token()
         return token.client_id if token is not None else None
 
     @property
     def headers(self) -> Mapping[str, str] | None:
-        """Return the headers of the HTTP request, which the client chooses; None if it did not come over HTTP."""
+        """Return the HTTP request's headers, which the client chooses. None if the request did not come over HTTP."""
         require_request(self.request_context)
         return super().headers
 
     async def notify_tools_changed(self) -> None:
-        """Tell clients that the tools have changed. The server then announces no change of this request itself."""
+        """Tell clients that the tools have changed. The server then skips its own announcement for this request."""
         with self._announced_by_author("tools"):
             await super().notify_tools_changed()
 
     async def notify_prompts_changed(self) -> None:
-        """Tell clients that the prompts have changed. The server then announces no change of this request itself."""
+        """Tell clients that the prompts have changed. The server then skips its own announcement for this request."""
         with self._announced_by_author("prompts"):
             await super().notify_prompts_changed()
 
     async def notify_resources_changed(self) -> None:
-        """Tell clients that the resources have changed. The server then announces no change of this request itself."""
+        """Tell clients that the resources have changed. The server then skips its own announcement for this request."""
         with self._announced_by_author("resources"):
             await super().notify_resources_changed()
 
@@ -186,9 +186,9 @@ class Context(AskingContext[LifespanContextT, RequestT]):
 
     @property
     def session_id(self) -> str | None:
-        """Return the id of the request's streamable HTTP session, or None if it has none.
+        """Return the request's streamable HTTP session id, or None if the request has no session.
 
-        2026-07-28, other transports and servers with `stateless_http` have no sessions.
+        Revision 2026-07-28, other transports, and servers with `stateless_http` have no sessions.
         """
         return session_id_of(self.request_context.session)
 
@@ -205,14 +205,14 @@ class Context(AskingContext[LifespanContextT, RequestT]):
 
     @property
     def blocking(self) -> "BlockingContext":
-        """Return the same methods for a plain `def` tool, which waits in its worker thread."""
+        """Return an object with the same methods for a plain `def` tool, which waits in its worker thread."""
         return BlockingContext(self)
 
 
 def _waiting(
     method: Callable[Concatenate[Context[Any, Any], P], Awaitable[T]],
 ) -> "Callable[Concatenate[BlockingContext, P], T]":
-    """Derive the method that waits for the result of an awaitable one, with the same parameters and overloads."""
+    """Derive the blocking variant of an awaitable method, with the same parameters and overloads."""
     name = method.__name__
 
     def wait(self: "BlockingContext", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -224,7 +224,7 @@ def _waiting(
 
 
 class BlockingContext:
-    """The awaitable methods of a `Context`, for plain functions, which wait in their worker thread."""
+    """Blocking variants of a `Context`'s awaitable methods, for plain functions in worker threads."""
 
     __slots__ = ("_context",)
 
@@ -253,7 +253,7 @@ class BlockingContext:
     warning = _waiting(Context.warning)
     error = _waiting(Context.error)
 
-    # Derived, it would lose the parameters of the function that it runs.
+    # `_waiting` would lose the parameters of the function that `step` runs.
     @overload
     def step(self, name: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     @overload
@@ -266,7 +266,7 @@ class BlockingContext:
         begun: Any = self._wait(lambda: context._running_body(name).begin_step(name, fn))  # pyright: ignore[reportPrivateUsage]
         if not isinstance(begun, BegunStep):
             return begun
-        # In this thread: its arguments may be bound to it, as an SQLite connection is.
+        # Run the function in this thread: its arguments may be bound to the thread, like an SQLite connection.
         try:
             value = copy_context().run(fn, *args, **kwargs)
         except BaseException:
@@ -275,7 +275,7 @@ class BlockingContext:
         return self._wait(lambda: begun.end(value))
 
     def _wait(self, make: Callable[[], Awaitable[T]]) -> T:
-        # A thread that was left behind has no leg to ask in. On its event loop, anyio would cancel it again and again.
+        # An abandoned thread has no leg to ask in. If it entered the event loop, anyio would cancel it again and again.
         if self._context.is_over:
             raise AskedTooLate("ctx.blocking")
         if is_on_event_loop():
@@ -285,8 +285,9 @@ class BlockingContext:
             )
 
         async def run() -> T:
-            # anyio puts this task into the scope of the leg. If that scope was cancelled before, anyio tells the task
-            # only when it leaves a scope of its own; untold, the task would spin forever at the first thing it awaits.
+            # anyio puts this task into the leg's scope. If that scope is already cancelled, anyio notifies the task
+            # only when the task leaves a scope that it entered itself. Without that notice, the task would spin forever
+            # at its first await.
             with anyio.CancelScope():  # noqa: ASYNC100 - entered in order to be left
                 pass
             with workers.unless_left():
@@ -297,10 +298,10 @@ class BlockingContext:
 
 
 class GateContext(Context[Any, Any]):
-    """Context that visibility gates receive. It cannot ask: the request may be for a list."""
+    """Context that visibility gates receive. It cannot ask, because the request may be for a list."""
 
     if TYPE_CHECKING:
-        # As in `Context`: to type checkers a model's subclass has a generated constructor.
+        # As in `Context`: without this declaration, type checkers derive a constructor from the model's fields.
         def __init__(self, **options: Any) -> None: ...
 
     def _running_body(self, name: str) -> "Body":
@@ -313,19 +314,19 @@ class GateContext(Context[Any, Any]):
 
 
 def get_context() -> Context[Any, Any]:
-    """Return the context of the request being served.
+    """Return the context for the current request.
 
     Raises:
-        RuntimeError: No request is being served here.
+        RuntimeError: The caller is not serving a request.
     """
     return _context_for("get_context")
 
 
 def get_request() -> Request[Any]:
-    """Return the HTTP request that carries the request being served.
+    """Return the HTTP request that carries the current MCP request.
 
     Raises:
-        RuntimeError: No request is being served here, or it did not come over HTTP.
+        RuntimeError: The caller is not serving a request, or the request did not come over HTTP.
     """
     request: object = require_request(_context_for("get_request").request_context)
     if not isinstance(request, Request):
@@ -334,22 +335,22 @@ def get_request() -> Request[Any]:
 
 
 def get_access_token() -> AccessToken | None:
-    """Return the verified access token of the caller; None if the server has no authentication.
+    """Return the caller's verified access token, or None if the server has no authentication.
 
     Raises:
-        RuntimeError: No request is being served here.
+        RuntimeError: The caller is not serving a request.
     """
     require_request(_context_for("get_access_token").request_context)
     return auth_context.get_access_token()
 
 
 def get_http_headers() -> dict[str, str]:
-    """Return the HTTP headers of the request by their lower-case names; empty if it did not come over HTTP.
+    """Return the request's HTTP headers by lower-case name. The result is empty if the request did not come over HTTP.
 
-    The client chooses them, so they do not authenticate it.
+    The client chooses the headers, so they do not authenticate it.
 
     Raises:
-        RuntimeError: No request is being served here.
+        RuntimeError: The caller is not serving a request.
     """
     return {name.lower(): value for name, value in (_context_for("get_http_headers").headers or {}).items()}
 

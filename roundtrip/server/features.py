@@ -1,4 +1,4 @@
-"""Features of a server that take part in its legs."""
+"""Leg extensions and stored calls that a server's options and tools turn on."""
 
 from __future__ import annotations
 
@@ -39,28 +39,30 @@ else:
 
 
 def extensions_of(parts: Parts, *, stored_of: Callable[[], StoredCalls | None]) -> tuple[LegExtension, ...]:
-    """Return the features of a server, the outermost first.
+    """Return the server's leg extensions, outermost first.
 
     Args:
-        parts: The parts of the server.
-        stored_of: Returns the stored calls, if the server has any: they know its inbox.
+        parts: The server's parts.
+        stored_of: Returns the server's stored calls, which hold its inbox, or None if it stores no calls.
     """
     return _TaskNeed(parts), ExactlyOnce(parts), _ApprovalNeed(stored_of)
 
 
 def stored_features() -> list[CallFeature]:
-    """Return the features of stored calls. A server without an inbox may continue calls with approvals, too."""
+    """Return the features of stored calls. Approvals are always included: a server without an inbox may continue a call
+    that needs one.
+    """
     return [rules.ApprovalFeature()]
 
 
 def install_stored_calls(
     host: ToolHost, storage: Storage, options: StoringOptions, *, has_auth: bool
 ) -> StoredCalls | None:
-    """Give a server what its options need, if they need anything: pages, a tool that continues calls, and an inbox.
+    """Add the pages, the tool that continues calls, and the inbox that the server's options require.
 
     Raises:
         TypeError: The channels are not a list of names.
-        ValueError: The options contradict each other, or the server does not know its callers.
+        ValueError: The options contradict each other, or the server does not authenticate its callers.
         InvalidSignature: The ledger cannot store calls.
     """
     if not wants_stored_calls(options):
@@ -76,7 +78,7 @@ def install_stored_calls(
 
 
 def reject_waits(caller: str, computed: ComputedValues) -> Never:
-    """Reject a wait of a body whose call is not stored.
+    """Reject a wait in a body whose call is not stored.
 
     Raises:
         NeedsTask: Always.
@@ -86,7 +88,7 @@ def reject_waits(caller: str, computed: ComputedValues) -> Never:
 
 
 class _TaskNeed(LegExtension):
-    """Tools that run as a task, also for clients that cannot have tasks."""
+    """Requirement that some tools run as a task, even for clients without task support."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -104,7 +106,7 @@ class _TaskNeed(LegExtension):
 
 
 class _ApprovalNeed(LegExtension):
-    """Tools that need an approval, which a server without an inbox cannot get."""
+    """Requirement for an inbox, which tools that need an approval have."""
 
     def __init__(self, stored_of: Callable[[], StoredCalls | None]) -> None:
         self._stored_of = stored_of

@@ -1,7 +1,7 @@
-"""Read keys from the environment and from key files, and write key files.
+"""Keys from the environment and from key files.
 
-A key file has one key per line: its role, the key in hex, and the time at which it got that role. A key is first
-`next`, which only verifies, then `signs`, and last `former`, which verifies tokens that it signed before.
+A key file has one key per line: its role, the key in hex, and the time at which it got that role. A key starts as
+`next` and only verifies. Then it becomes `signs`, and finally `former`, which still verifies the tokens that it signed.
 """
 
 import logging
@@ -27,7 +27,7 @@ _HEAD: Final = """\
 
 
 class Role(Enum):
-    """Role of a key. All keys verify."""
+    """A key's role. Keys in every role verify."""
 
     SIGNS = "signs"
     NEXT = "next"
@@ -43,7 +43,7 @@ class RoledKey(NamedTuple):
 
 
 class KeyFile(NamedTuple):
-    """Content of a key file: the key that signs, and at most one other, which is the next or the former one."""
+    """Contents of a key file: the signing key, and at most one other key, which is the next or the former one."""
 
     signs: RoledKey
     other: RoledKey | None = None
@@ -54,16 +54,16 @@ class KeyFile(NamedTuple):
         return [self.signs.key] if self.other is None else [self.signs.key, self.other.key]
 
     def text(self) -> str:
-        """Return the text of the file."""
+        """Return the file's text."""
         lines = [self.signs] if self.other is None else [self.signs, self.other]
         return _HEAD + "".join(f"{one.role.value:<6} {one.key} {one.since:%Y-%m-%dT%H:%M:%SZ}\n" for one in lines)
 
     @classmethod
     def read(cls, path: Path) -> "KeyFile":
-        """Read a file.
+        """Read a key file.
 
         Raises:
-            ValueError: It cannot be read, or is not a key file. The message contains no key.
+            ValueError: The file cannot be read, or is not a key file. The message contains no key.
         """
         try:
             with path.open("rb") as file:
@@ -92,14 +92,14 @@ class KeyFile(NamedTuple):
 
 
 class EnvironmentKeys(NamedTuple):
-    """Keys from the environment, with the name of the variable."""
+    """Keys from the environment, and the variable that provided them."""
 
     keys: list[str]
     variable: str
 
 
 def keys_of(environment: Mapping[str, str]) -> EnvironmentKeys | None:
-    """Return the keys from the environment, if it has any.
+    """Return the keys from the environment, or None if no key variable is set.
 
     Raises:
         ValueError: Both variables are set, or the keys cannot be read.
@@ -121,7 +121,7 @@ def keys_of(environment: Mapping[str, str]) -> EnvironmentKeys | None:
     except ValueError as error:
         raise ValueError(f"{KEY_FILE_VARIABLE}: {error}") from error
     if Path(path).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
-        # Accepted: secrets that are mounted into a container have such modes.
+        # Only warn: secrets that are mounted into a container have such modes.
         logger.warning("the key file %s can be read by every user of this machine; chmod 600 it", path)
     return EnvironmentKeys(found.keys, KEY_FILE_VARIABLE)
 
@@ -133,7 +133,7 @@ def _read_line(line: str, *, where: str) -> RoledKey:
             raise ValueError
         since = datetime.strptime(read["since"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     except ValueError:
-        # The message does not quote the line, which may have a key.
+        # The message does not quote the line, which may contain a key.
         raise ValueError(
             f"{where}: a line of a key file has a role (signs, next or former), a key in at least 64 hex digits, and "
             "the time at which it got that role, as in: signs 7f7f... 2026-01-31T12:00:00Z"

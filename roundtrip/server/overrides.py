@@ -1,4 +1,4 @@
-"""Replace functions of the graph, for tests: `server.overrides`."""
+"""Test overrides of resolvers, dependencies and visibility gates: `server.overrides`."""
 
 from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ Pairs = dict[Hashable, tuple[Function, Function]]
 
 
 class Overrides(MutableMapping[Function, Function]):
-    """Replaced functions of resolvers, dependencies and visibility gates, each with its replacement.
+    """Mapping from resolvers, dependencies and visibility gates to their replacements.
 
     Example:
         ```python
@@ -27,9 +27,9 @@ class Overrides(MutableMapping[Function, Function]):
     def __init__(self, planned: Collection[Planned]) -> None:
         self._planned = planned
         self._pairs: Pairs = {}
-        """Every replaced function with its replacement, by its identity."""
+        """Pairs of a replaced function and its replacement, by the replaced function's identity."""
         self.replacements: Replacements = {}
-        """The current replacements; another object after each change."""
+        """The current replacements. Each change assigns a new dictionary."""
 
     @contextmanager
     def __call__(self, replacements: Mapping[Function, Function]) -> Generator["Overrides"]:
@@ -42,7 +42,7 @@ class Overrides(MutableMapping[Function, Function]):
             pairs = dict(self._pairs)
             for fn, other in replacements.items():
                 who = identity(fn)
-                # Unless the function was replaced again within the block.
+                # Keep a replacement that code inside the block made for the same function.
                 if who in pairs and pairs[who][1] is other:
                     del pairs[who]
                     if who in before:
@@ -72,11 +72,11 @@ class Overrides(MutableMapping[Function, Function]):
         self._change({})
 
     def update_all(self, replacements: Mapping[Function, Function]) -> None:
-        """Replace several functions, all or none.
+        """Replace all of these functions, or none if one replacement is invalid.
 
         Raises:
-            KeyError: No plan uses one of them.
-            InvalidSignature: A replacement cannot be filled.
+            KeyError: No plan uses one of the functions.
+            InvalidSignature: A parameter of a replacement cannot be filled.
         """
         self._change(self._pairs | {self._known(fn): (fn, other) for fn, other in replacements.items()})
 

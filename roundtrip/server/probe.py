@@ -1,7 +1,8 @@
-"""Answer `roundtrip doctor`, which compares the instances of a service, through a tool that no list shows.
+"""The probe: a hidden tool that answers `roundtrip doctor`, which compares a service's instances.
 
-The probe returns facts for an operator to compare, and no secrets. A client that calls it cannot choose the text that
-is written into the ledger: the probe makes the marks, few at a time, and they expire within a minute.
+The probe returns facts for an operator to compare, and no secrets. Any client can call it, so clients must not choose
+what it writes into the ledger. The probe generates its marks itself, limits their number, and lets them expire within a
+minute.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ else:
 logger = logging.getLogger("roundtrip")
 
 _BUILD: Final = "1"
-"""The same build in every application, so that a call of the probe can continue on an instance of another build."""
+"""A fixed build for the probe's tool, so that an instance with another application build can continue its call."""
 
 _QUESTION: Final = "understood"
 _MARK: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -45,58 +46,60 @@ _BACKLOG_SECONDS: Final = 10.0
 _MAX_TASKS: Final = 2000
 _MARK_SECONDS: Final = 60.0
 _MAX_MARKS: Final = 32
-"""Marks of this process that the ledger may hold at one time."""
+"""How many marks this process may have in the ledger at one time."""
 _MARK_BYTES: Final = 16
 _INSTANCE_BYTES: Final = 6
 _MAX_BUILDS: Final = 64
 _MAX_BUILD_CHARS: Final = 200
 
 _SHARED_FACTS: Final = ("name", "keys", "own_key", "audience", "build", "ledger", "exactly_once")
-"""Facts of an identity that the probe tells as they are."""
+"""Identity facts that the probe returns unchanged."""
 _HIDDEN: Final = "(hidden)"
-"""The entry for all tools that some clients do not see."""
+"""The entry that represents all tools that some clients cannot see."""
 
 
 class Identity(NamedTuple):
-    """Facts that must be equal on all instances of a service. None of them is secret."""
+    """Facts that must be equal on all of a service's instances. No fact is secret."""
 
     name: str
     keys: tuple[str, ...]
-    """The public names of the server's keys, the signing one first; none if `request_state_security=` has a codec."""
+    """The public names of the server's keys, the signing key first; empty if `request_state_security=` has an author's
+    codec.
+    """
     audience: str
     """The service that tokens are for."""
     build: str
-    """A digest of the tools: their names, schemas, and the source of their functions and resolvers."""
+    """A digest of the tools' names, schemas, and source, including their resolvers."""
     ledger: str
-    """The class of the ledger."""
+    """The ledger's class name."""
     reach: Reach
-    """The processes that share the ledger."""
+    """Which processes share the ledger."""
     exactly_once: bool
     """True if any tool must run exactly once."""
     own_key: bool
-    """True if this process made its key, so that no other can resume its calls."""
+    """True if this process generated its key, so that no other process can resume its calls."""
     stores_calls: bool = False
-    """True if calls may be stored: for tasks, question pages, models or approvals."""
+    """True if the server may store calls for tasks, question pages, models or approvals."""
     takes_probe: bool = True
-    """True if the server can have the probe of `roundtrip doctor`; only a `roundtrip.Server` can."""
+    """True if the server can offer the probe for `roundtrip doctor`; only a `roundtrip.Server` can."""
     channels: tuple[str, ...] = ("form",)
-    """The channels in which the server's questions can reach users."""
+    """The channels that can carry the server's questions to users."""
 
     @property
     def needs_ledger(self) -> bool:
-        """Return True if its processes must share a ledger."""
+        """Return True if the service's processes must share a ledger."""
         return self.exactly_once or self.stores_calls
 
 
 def identity_of(name: str, *, parts: Parts, tools: Iterable[str], exactly_once: bool, stores_calls: bool) -> Identity:
-    """Return the identity of a server whose legs run here.
+    """Return the identity of a server whose legs run in this process.
 
     Args:
-        name: Its name.
-        parts: The parts of its legs.
-        tools: A text for each tool, which differs where the tool does.
+        name: The server's name.
+        parts: The parts that its legs use.
+        tools: One text per tool, which differs whenever the tool differs.
         exactly_once: True if any tool must run exactly once.
-        stores_calls: True if it can store calls.
+        stores_calls: True if the server can store calls.
     """
     protection, ledger = parts.protection, parts.effects.ledger
     audience = protection.policy.audience
@@ -126,7 +129,7 @@ def identity_of_tools(name: str, *, parts: Parts, tools: Iterable[RegisteredTool
 
 
 class Probe:
-    """Probe of one server."""
+    """The hidden tool on one server, and the facts that it returns."""
 
     def __init__(
         self,
@@ -142,20 +145,22 @@ class Probe:
         self._tools = tools
         self._parts = parts
         self.fellows: tuple[str, int] | None = None
-        """The id of the group of workers that this process belongs to, and their number."""
+        """The id of this process's worker group, and the number of workers in it."""
         self.transport: str | None = None
-        """The way of requests over HTTP on 2026-07-28, and the reason for it; None before any application was made."""
+        """The transport for HTTP requests of 2026-07-28, and the reason for it; None until the server makes an
+        application.
+        """
         self._pid = -1
         self._instance = ""
         self._marked: deque[float] = deque()
         self._backlog: tuple[float, dict[str, Any]] | None = None
-        """The report on the store of tasks, and its time: reading the store takes long."""
+        """The last task-store report and its time. It is cached because reading the store is slow."""
         plain = ToolDefaults(defaults.limits, defaults.foreign, build=_BUILD)
         self.tool = register(self._run, ToolSpec(name=PROBE_TOOL), defaults=plain)
 
     @property
     def instance(self) -> str:
-        """Return the name of this process; a fork gets another one."""
+        """Return a random name for this process. A forked process gets a new name."""
         if self._pid != os.getpid():
             self._pid, self._instance = os.getpid(), self._parts.system.entropy(_INSTANCE_BYTES).hex()
             self._marked.clear()
@@ -170,7 +175,7 @@ class Probe:
         try:
             await ctx.ask(_QUESTION, question, bool)
         except ChannelMissing as error:
-            # The doctor reports it. The log would warn of a client that no user has.
+            # The doctor reports this client's missing channel. The log would warn about a client that no user has.
             raise ToolError(str(error)) from error
         return {"instance": self.instance, "began": began}
 
@@ -200,12 +205,12 @@ class Probe:
             facts["mark"], facts["marked"] = await self._mark()
         if identity.needs_ledger and look:
             facts["saw"], facts["looked"] = await self._look(look)
-        # Read the clock last: the ledger may be slow, and doctor compares this time with that of the answer.
+        # Read the clock last: the ledger may be slow, and the doctor compares this time with the answer's arrival time.
         facts["clock"] = self._parts.system.time()
         return facts
 
     async def _tasks(self, tasks: "CallService") -> dict[str, Any]:
-        """Return how many tasks are in which state, and under which keys; nothing of a single task."""
+        """Count the tasks in each state, and add the store's key hints. The report identifies no single task."""
         now = self._parts.system.monotonic()
         if self._backlog is None or now - self._backlog[0] > _BACKLOG_SECONDS:
             try:
@@ -219,7 +224,7 @@ class Probe:
         return {**self._backlog[1], "runs": bool(tasks.runs_tasks)}
 
     def _digests(self) -> dict[str, str]:
-        """Return a digest of each tool; tools that some clients do not see share one, which hides their names."""
+        """Return a digest per tool. Tools that some clients cannot see share one digest, which hides their names."""
         digests: dict[str, str] = {}
         hidden: list[str] = []
         for tool in self._tools.registered:
@@ -234,12 +239,12 @@ class Probe:
         return digests
 
     def _builds(self) -> list[str]:
-        """Return the builds of the tools that every client sees, as transcripts and tokens name them."""
+        """Return the builds, as in transcripts and tokens, for the tools that every client can see."""
         builds = {tool.function.build for tool in self._tools.registered if self._tools.is_for_everyone(tool)}
         return sorted(build[:_MAX_BUILD_CHARS] for build in builds)[:_MAX_BUILDS]
 
     def _caller(self, ctx: Context) -> str | None:
-        """Return a digest of the principal that tokens are bound to; all instances have to agree on it."""
+        """Return a digest of the principal that owns the caller's tokens. All instances must return the same digest."""
         principal = self._parts.protection.principal(ctx.request_context)
         return None if principal is None else _digest(principal)
 
@@ -264,7 +269,7 @@ class Probe:
         try:
             seen = await self._parts.effects.ledger.wait(_key(mark), patience=0)
         except LedgerDown as error:
-            # Its address and error are for the server's log only: any client may call the probe.
+            # The ledger's address and error belong in the server's log only, because any client may call the probe.
             logger.warning("the probe found the ledger down: %s", error)
             return None, "down"
         return (None, "absent") if seen is None else (seen.answers_digest, "seen")

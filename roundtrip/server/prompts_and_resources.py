@@ -1,4 +1,4 @@
-"""Serve prompts, resources and templates, which may ask as tools do, be hidden, or have visibility gates."""
+"""Prompts, resources and templates: questions, visibility gates, and the SDK's handlers that serve them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ from roundtrip.tools.registered import ToolDefaults
 from roundtrip.visibility.notifications import Announcer
 from roundtrip.visibility.rules import Enabled, Listing, Strings, Visibility, read_enabled
 
-# Loaded by servers that use them.
 if TYPE_CHECKING:
     from roundtrip.server import context
     from roundtrip.tools import failures
@@ -64,11 +63,11 @@ _KIND_OF: Final[Mapping[str, Shelf]] = {
 }
 
 LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "resources"}
-"""The list that contains each kind, for announcing its changes."""
+"""The list that contains each kind of item, to announce when it changes."""
 
 
 class ResourceDetails(TypedDict, total=False):
-    """Options of a resource that the SDK has, too."""
+    """Resource options that the SDK's decorator already has."""
 
     name: str | None
     title: str | None
@@ -81,17 +80,17 @@ class ResourceDetails(TypedDict, total=False):
 
 
 class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
-    """The part of `Server` for prompts, resources and templates; `sdk` has the arguments of `MCPServer`."""
+    """The part of `Server` that serves prompts, resources and templates; `sdk` has the arguments for `MCPServer`."""
 
     def __init__(self, parts: Parts, defaults: ToolDefaults, visibility: Visibility, *, sdk: Mapping[str, Any]) -> None:
-        # Extensions register resources from inside the SDK's constructor, so all of this must exist before it runs.
+        # Extensions register resources while the SDK's constructor runs, so these attributes must exist first.
         self._set_parts(parts)
         self._defaults = defaults
         self._visibility = visibility
         self._announcer = Announcer(parts.effects)
         for method, kind in _KIND_OF.items():
             self._announcer.private[method] = partial(self._has_gates, kind)
-        # Those of the constructor come before those of extensions.
+        # Register the constructor's tools before the tools that extensions add.
         for tool in sdk.get("tools") or ():
             self.add_tool(tool)
         super().__init__(**{**sdk, "tools": None})
@@ -103,15 +102,15 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
 
     @cached_property
     def _catalog(self) -> catalog.Catalog:
-        """Return the catalog of the prompts and resources."""
-        # Several threads may register the first one.
+        """Return the catalog that records prompts and resources."""
+        # `setdefault`, because several threads may register their first item at once.
         return vars(self).setdefault(
             "_catalog", catalog.Catalog(self._visibility, self._parts.effects, gates=lambda: self._gates)
         )
 
     @cached_property
     def _gates(self) -> gates.GateEvaluator:
-        """Return the evaluator of visibility gates."""
+        """Return the evaluator for visibility gates."""
         return gates.GateEvaluator(
             lambda request: context.GateContext(
                 request_context=request, mcp_server=self, subscriptions=self._parts.effects.bus
@@ -131,17 +130,19 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         enabled: Enabled = True,
         inline: bool = False,
     ) -> Callable[[_CallableT], _CallableT]:
-        """Register the decorated function as a prompt; it may ask as a tool does.
+        """Register the decorated function as a prompt. A prompt may ask, like a tool.
 
         Clients do not see parameters that `Resolve` fills.
 
         Args:
-            name: The prompt's name; by default the function's.
+            name: The prompt's name. The default is the function's name.
             title: A name for people.
-            description: Its purpose; by default the docstring.
+            description: The prompt's purpose. The default is the docstring.
             icons: Icons for people.
             tags: Labels to enable and disable by.
-            enabled: False hides it until it is enabled; a function or `Depends` decides for each request if it exists.
+            enabled: False hides the prompt until it is enabled. A function or `Depends` decides for each request
+                whether the
+                prompt exists.
             inline: Run a plain function on the event loop, and not in a worker thread. It must not block.
         """
         if callable(name):
@@ -164,24 +165,26 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         inline: bool = False,
         **details: Unpack[ResourceDetails],
     ) -> Callable[[_CallableT], _CallableT]:
-        """Register the decorated function as a resource, or, if the URI has variables, as a template.
+        """Register the decorated function as a resource, or as a template if the URI has variables.
 
-        A template may ask as a tool does; parameters that `Resolve` fills are not variables of its URI.
+        A template may ask, like a tool. Parameters that `Resolve` fills are not variables of its URI.
 
         Args:
-            uri: The URI, or a template of it with `{variables}`.
+            uri: The URI, or a URI template with `{variables}`.
             tags: Labels to enable and disable by.
-            enabled: False hides it until it is enabled; a function or `Depends` decides for each request if it exists.
+            enabled: False hides the resource until it is enabled. A function or `Depends` decides for each request
+                whether
+                the resource exists.
             inline: Run a plain function on the event loop, and not in a worker thread. It must not block.
-            **details: Those of the SDK:
-                name (the resource's name; by default the function's),
+            **details: Options that the SDK's decorator also has:
+                name (the resource's name, by default the function's name),
                 title (a name for people),
-                description (its content; by default the docstring),
-                mime_type (the type of its content),
+                description (the resource's content, by default the docstring),
+                mime_type (the content's type),
                 icons (icons for people),
                 annotations (hints for the client),
-                meta (metadata passed on to the client), and
-                security (the values that variables of the URI may have; by default the server's policy).
+                meta (metadata for the client), and
+                security (the values that URI variables may have, by default the server's policy).
         """
         register = super().resource(uri, **details)
 
@@ -204,7 +207,9 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         inline: bool,
         **details: Any,
     ) -> None:
-        """Register a function at the SDK and in the catalog: as it is, or one that serves a leg of it."""
+        """Register a function with the SDK and the catalog. A function that may ask is wrapped, so that each call
+        serves one leg.
+        """
         signature = read_signature(fn, kind=kind, name=identifier, reject=self._defaults.reject)
         seen_at_first, gate = read_enabled(enabled, owner=signature.owner, reject=self._defaults.reject)
         if gate is not None:
@@ -230,19 +235,21 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
                 register(_on_loop(fn, owner=signature.owner) if inline else fn)
 
     def is_served_in_legs(self, kind: Shelf, identifier: str) -> bool:
-        """Return True if a prompt of this name, or a template of this URI, is served in legs and so may ask."""
+        """Return True if the prompt with this name, or the template with this URI, is served in legs and therefore may
+        ask.
+        """
         return self._catalog.is_served_in_legs(kind, identifier)
 
     async def list_prompts(self) -> list[WirePrompt]:
-        """Return the prompts as the client of the request sees them."""
+        """Return the prompts that the requesting client may see."""
         return await self._catalog.serve_list("prompts", super().list_prompts)
 
     async def list_resources(self) -> list[WireResource]:
-        """Return the resources as the client of the request sees them."""
+        """Return the resources that the requesting client may see."""
         return await self._catalog.serve_list("resources", super().list_resources)
 
     async def list_resource_templates(self) -> list[WireTemplate]:
-        """Return the resource templates as the client of the request sees them."""
+        """Return the resource templates that the requesting client may see."""
         return await self._catalog.serve_list("templates", super().list_resource_templates)
 
     async def get_prompt(
@@ -251,7 +258,9 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         arguments: dict[str, Any] | None = None,
         context: SdkContext[LifespanResultT, Any] | None = None,
     ) -> GetPromptResult | InputRequiredResult:
-        """Serve one leg of a prompt, as the SDK does; a client's values for filled parameters are ignored."""
+        """Serve one leg of a prompt through the SDK's handler. Values that a client sends for resolved parameters are
+        ignored.
+        """
         for_client = take_client_lookup()
         filled = self._catalog.filled_in("prompt", name)
         if filled and arguments:
@@ -265,7 +274,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
     async def read_resource(
         self, uri: AnyUrl | str, context: SdkContext[LifespanResultT, Any] | None = None
     ) -> Iterable[ReadResourceContents] | InputRequiredResult:
-        """Serve one leg of reading a resource, as the SDK does."""
+        """Serve one leg of a resource read through the SDK's handler."""
         read, request = partial(super().read_resource, uri, context), Incoming.by(context).request
         for_client = take_client_lookup()
         try:
@@ -299,7 +308,9 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         return self._catalog.has_gates(kind)
 
     def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
-        """Return the registered name that a request calls (of a resource, its template), and True if it is traced."""
+        """Return the registered name that a request uses (for a resource, its template), and whether to trace the
+        request.
+        """
         params = ctx.params or {}
         named = params.get("uri" if ctx.method == "resources/read" else "name")
         if isinstance(named, str):
@@ -310,17 +321,19 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         return None, True
 
     def serving_client(self) -> AbstractContextManager[None]:
-        """Surround the SDK's handler of one request, whose first lookup serves the client itself."""
+        """Surround the SDK's handler for one request. The first lookup inside it serves the client itself."""
         return serving_client()
 
     def is_visible(self, kind: Shelf, identifier: str) -> bool:
-        """Return True if the current request may see a prompt of this name, or a resource or template of this URI."""
+        """Return True if the current request may see the prompt with this name, or the resource or template with this
+        URI.
+        """
         return self._catalog.is_visible(kind, identifier)
 
     async def completing(self, kind: Shelf, identifier: str, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """Complete an argument of a prompt or template; return None if the client cannot see it.
+        """Complete an argument of a prompt or template; return None if the client cannot see that item.
 
-        If any of the kind has a visibility gate, arguments of unregistered ones are not completed either.
+        If any item of this kind has a visibility gate, arguments of unregistered items are not completed either.
         """
         if not self._catalog.has_gates(kind):
             return await super().completing(kind, identifier, ask)
@@ -350,16 +363,16 @@ def serve_in_legs(
     inline: bool = False,
     opened: Callable[[], gates.OpenGates | None] | None = None,
 ) -> tuple[AskingFunction, Callable[..., Awaitable[Any]]]:
-    """Make a function that may ask, and the function for the SDK that serves one leg of it.
+    """Return the asking function for a prompt or template, and the function that the SDK calls to serve one leg of it.
 
     Args:
-        signature: The prompt or template.
+        signature: The signature of the prompt or template.
         legs: Serves the legs.
-        defaults: The options of the server.
+        defaults: The server's options.
         inline: True to run a plain function on the event loop.
-        opened: Returns its visibility gate, with the values that it found, if it has one.
+        opened: Returns the item's open visibility gates with the values that they computed, or None if it has no gate.
     """
-    # Resolvers may take its arguments by name.
+    # Resolvers may request these arguments by name.
     names = {name: name for name in inspect.signature(signature.fn).parameters if name not in signature.hidden}
     function = AskingFunction(signature, names, limits=defaults.limits, build=defaults.build, inline=inline)
 
@@ -371,7 +384,7 @@ def serve_in_legs(
 
 
 def _on_loop(fn: Callable[..., Any], *, owner: str) -> Callable[..., Any]:
-    """Return a coroutine function for the SDK, which runs plain ones in threads."""
+    """Wrap a function as a coroutine function, because the SDK runs plain functions in threads."""
     check_inline(fn, subject=owner)
 
     @functools.wraps(fn)

@@ -1,4 +1,4 @@
-"""Provide `Server`: an `MCPServer` whose tools may ask, on every protocol revision, and resume on any instance."""
+"""`Server`: an `MCPServer` whose tools can ask users on every protocol revision and resume on any instance."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 
 class SdkOptions(TypedDict, total=False):
-    """Keyword arguments that `MCPServer` has beside those in the signature of `Server`."""
+    """Keyword arguments of `MCPServer` that the signature of `Server` does not list."""
 
     tools: list[SdkTool] | None
     resources: list[Resource] | None
@@ -93,11 +93,11 @@ class SdkOptions(TypedDict, total=False):
 
 
 class ServerOptions(PartsOptions, StoringOptions, SdkOptions, total=False):
-    """Options of `Server` that it passes on."""
+    """Options that `Server` accepts through `**options`."""
 
 
 def _with_signature_of(original: Callable[..., Any]) -> Callable[[_CallableT], _CallableT]:
-    """Show the SDK's own parameters to those who inspect a method that passes them on."""
+    """Give a method that takes `**options` the signature of the SDK's method, for `inspect.signature`."""
 
     def sign(method: _CallableT) -> _CallableT:
         setattr(method, "__signature__", inspect.signature(original))  # noqa: B010 - to type checkers it has none
@@ -109,52 +109,62 @@ def _with_signature_of(original: Callable[..., Any]) -> Callable[[_CallableT], _
 class Server(PromptsAndResources[LifespanResultT]):
     """MCP server whose tools can ask the client before they finish; any instance may serve the next leg.
 
-    It is the SDK's `MCPServer`: the same constructor, decorators and `run`. These arguments are added.
+    It is the SDK's `MCPServer`, with the same constructor, decorators and `run`. It adds these arguments:
 
     Args:
-        keys: Secrets of at least 32 bytes, newest first, the same on every instance. The first signs, all verify,
-            so a key is replaced in three steps: `[old, new]`, `[new, old]`, `[new]`. By default those of the
-            environment: ROUNDTRIP_KEYS lists them, or ROUNDTRIP_KEY_FILE names a file of `roundtrip keys`. Without
-            either the server makes its own key, and only this process can resume its calls.
-        ttl: Seconds a client may take over one leg's questions. By default 600, or as `request_state_security` says.
-        max_age: Seconds after which a call cannot be resumed, however often it was. By default 3600, or `ttl` if
-            `request_state_security` has a longer one.
-        encrypt: Encrypt whole tokens. Values that the server computed are never readable either way.
-        principal: Returns the owner of a token. By default the authenticated identity; `False` binds tokens to no one.
-        audience: The service that tokens are for. By default the server's name.
+        keys: Secrets of at least 32 bytes, newest first, the same on every instance. The first key signs, and all keys
+            verify. Replace a key in three steps: `[old, new]`, `[new, old]`, `[new]`. The default comes from the
+            environment: ROUNDTRIP_KEYS lists the keys, or ROUNDTRIP_KEY_FILE names a file from `roundtrip keys`. If
+            neither is set, the server makes a random key, and only this process can resume its calls.
+        ttl: Seconds that a client may take to answer one leg's questions. The default is 600, or the `ttl` in
+            `request_state_security`.
+        max_age: Seconds after which a call can no longer be resumed. Resuming it does not extend this time. The default
+            is 3600, or the `ttl` in `request_state_security` if that is longer.
+        encrypt: Encrypt whole tokens. Clients can never read values that the server computed, with or without it.
+        principal: A function that returns a token's owner. The default returns the authenticated identity; `False`
+            binds
+            tokens to no owner.
+        audience: The service that tokens are for. The default is the server's name.
         request_state_security: The SDK's policy, instead of `keys`: its codec then carries the journal.
-        seal_keys: With `request_state_security`, the keys that seal values which the server computed.
-        build: A name for this build of the application. By default a digest of the tools' source.
-        trace: The place to record calls: the path of a transcript, a `Recorder`, another tracer, a function that is
-            called with each `Transition` and each `TokenRejection`, or several of those. By default the transcript that
-            the environment variable ROUNDTRIP_TRACE names, if it is set; False for none at all.
-        ledger: Keeps the results of calls of tools that run once (`exactly_once=True`): by default in the memory of
-            this process. Instances of one service share a `SqliteLedger`, a `RedisLedger` or a `PostgresLedger`.
-        no_empty_rounds: Names of clients (`clientInfo.name`) that cannot take a round without questions. They are sent
-            none: a tool that runs once and asks them nothing runs without that, and the log and the trace say so.
-        probe: True to answer the probe of `roundtrip doctor`, a tool that no list shows. By default as the environment
-            variable ROUNDTRIP_PROBE says; without it, False.
-        run_tasks: False to leave the tasks of the store to other processes; "own" to run those of this process's
-            clients only. By default as the environment variable ROUNDTRIP_RUN_TASKS says; without it, True.
-        task_engine: A `DocketEngine`, which delivers tasks to workers. By default each worker looks at the store.
-        pages: `Pages(...)`, on which users answer if their clients cannot ask them by form. By default such calls fail.
-        channels: The ways in which questions may be asked: `form` (by the client), `local` (a page on the user's
-            machine), `url` (a page that the client shows), `model` (the model that called the tool answers questions
-            with `answered_by="anyone"`) and `link` (a page whose address is in the result). Each question takes the
-            first that it can. By default `form`, and those that `pages` serves.
-        approvals: `Approvals(...)`, by which people of a group decide calls of others, with `Approve`.
-        fast_lane: False to serve requests of 2026-07-28 over HTTP by the SDK's transport, which is slower and sends the
-            same. By default as the environment variable ROUNDTRIP_FAST_LANE says; without it, True.
-        max_token_bytes: A longer token is neither made nor accepted.
-        max_journal_bytes: The most bytes that a call may remember.
-        strict_input_validation: Check arguments against the tool's JSON schema as they are, and coerce nothing.
-        mask_error_details: Tell clients that a tool crashed, but not the text; `ToolError` is sent in any case. By
-            default clients get the text, unless `roundtrip serve` serves without `--show-errors`.
-        dereference_schemas: Serve the schemas of tools without `$ref`, which some clients do not follow.
-        on_duplicate_tools: The treatment of a second tool of one name. By default it replaces the first and a warning
-            is logged; with the SDK's `warn_on_duplicate_tools=False` it is ignored, as by the SDK.
-        system: The clocks, randomness and sleep that the server uses; by default the real ones of the process.
-        **options: The other options above, and all other keyword arguments of `MCPServer`.
+        seal_keys: Keys that seal values computed by the server, for use with `request_state_security`.
+        build: A name for this build of the application. The default is a digest of the tools' source.
+        trace: Where to record calls: a transcript's path, a `Recorder`, another tracer, a function that is called with
+            each `Transition` and each `TokenRejection`, or several of those. The default is the transcript that the
+            environment variable ROUNDTRIP_TRACE names, if it is set. False records nothing.
+        ledger: Stores the results of tools that run once (`exactly_once=True`). The default ledger is in this process's
+            memory. Instances of one service share a `SqliteLedger`, a `RedisLedger` or a `PostgresLedger`.
+        no_empty_rounds: Names of clients (`clientInfo.name`) that cannot handle a round without questions. The server
+            sends
+            them no empty rounds. An exactly-once tool that asks such a client nothing runs without the guarantee, and
+            the
+            log and the trace record that.
+        probe: True to answer `roundtrip doctor` through a tool that no list shows. The default is the environment
+            variable ROUNDTRIP_PROBE, or False if it is not set.
+        run_tasks: False to leave stored tasks to other processes; "own" to run only the tasks of this process's
+            clients.
+            The default is the environment variable ROUNDTRIP_RUN_TASKS, or True if it is not set.
+        task_engine: A `DocketEngine`, which delivers tasks to workers. By default each worker polls the store.
+        pages: `Pages(...)`, where users answer if their clients cannot show a form. Without pages, such calls fail.
+        channels: The ways in which questions can reach users. With `form`, the client shows a form. `local` is a page
+            on the user's machine, and `url` is a page that the client shows. With `model`, the model that called the
+            tool answers questions that have `answered_by="anyone"`. `link` puts a page's address into the result. Each
+            question takes the first channel that it can use. The default is `form`, then the channels that `pages`
+            serves.
+        approvals: `Approvals(...)`, with which the members of a group decide other users' calls; see `Approve`.
+        fast_lane: False to serve HTTP requests of 2026-07-28 through the SDK's transport, which is slower and sends the
+            same responses. The default is the environment variable ROUNDTRIP_FAST_LANE, or True if it is not set.
+        max_token_bytes: The maximum token size. The server neither makes nor accepts a longer token.
+        max_journal_bytes: The maximum number of bytes that a call may remember.
+        strict_input_validation: Check arguments against the tool's JSON schema without coercing them.
+        mask_error_details: Tell clients that a tool crashed, but hide the error text. The text of a `ToolError` is
+            always
+            sent. By default clients get all texts, but `roundtrip serve` masks them unless `--show-errors` is given.
+        dereference_schemas: List tool schemas without `$ref`, because some clients do not resolve references.
+        on_duplicate_tools: What to do with a second tool of the same name. By default it replaces the first tool and
+            logs
+            a warning. With the SDK's `warn_on_duplicate_tools=False`, the server ignores it, like the SDK.
+        system: The clocks, randomness and sleep that the server uses. The default uses the real ones.
+        **options: The remaining options above, and all other keyword arguments of `MCPServer`.
 
     Raises:
         ValueError: A key is too short, or the arguments contradict each other.
@@ -202,7 +212,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         self._has_warned_of_errors = False
         self._decision = Lock()
         self._early: list[Callable[[], None]] = []
-        """Register the tools of the constructor and of extensions."""
+        """Registrations of tools that the SDK's constructor and extensions add before the server is ready."""
         on_duplicate = on_duplicate_tools or ("warn" if sdk.get("warn_on_duplicate_tools", True) else "ignore")
         visibility = Visibility()
         self._tools = ToolRegistry(on_duplicate, visibility)
@@ -241,7 +251,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             probe=self._probe.tool if self._probe is not None else None,
             masks_errors=lambda: not self.shows_error_details,
         )
-        # A subclass that overrides `call_tool` gets every call.
+        # A subclass that overrides `call_tool` gets every call, so it cannot have this middleware.
         if type(self).call_tool is Server.call_tool:
             self.middleware.append(self._calls)
         self.storage.engine = task_engine
@@ -261,7 +271,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         return not self._mask_errors
 
     def mask_error_details_by_default(self) -> None:
-        """Mask the texts of exceptions, unless `mask_error_details=` was given."""
+        """Mask the texts of exceptions, unless the author passed `mask_error_details=`."""
         if self._mask_errors is None:
             self._mask_errors = True
 
@@ -279,11 +289,13 @@ class Server(PromptsAndResources[LifespanResultT]):
     ) -> None:
         """Register a function, a bound method or the SDK's own tool object as a tool; see `tool`.
 
-        Options given here win over those of the standalone `@tool`.
+        These options override the options of the standalone `@tool`.
 
         Raises:
-            InvalidSignature: A parameter or a resolver of it can never be filled, or no schema can describe it.
-            ValueError: An option has no usable value, or there is such a tool already and that is an error here.
+            InvalidSignature: A parameter can never be filled, in the tool or a resolver, or no schema can describe it.
+            ValueError: An option has an invalid value, or a tool with this name exists and `on_duplicate_tools` makes
+                that
+                an error.
         """
         spec = spec_from(
             {
@@ -298,7 +310,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             }
         )
         if "_legs" not in vars(self):
-            # From inside the SDK's constructor, before there is anything that a tool may need.
+            # The SDK's constructor is still running, and registering a tool needs parts that do not exist yet.
             self._early.append(partial(self._register, fn, spec))
         else:
             self._register(fn, spec)
@@ -346,32 +358,34 @@ class Server(PromptsAndResources[LifespanResultT]):
     ) -> Any:
         """Register a function as a tool: `@server.tool`, `@server.tool(...)` or `server.tool(fn, ...)`.
 
-        Everything the SDK's decorator takes, and:
+        It takes all arguments of the SDK's decorator, and these options:
 
         Args:
             target: The function, or the tool's name.
             title: A name for people.
-            description: Its purpose; by default the text of the docstring.
-            annotations: Hints about its behavior.
+            description: The tool's purpose. The default is the docstring's text.
+            annotations: Hints about the tool's behavior.
             icons: Icons for people.
-            meta: Metadata passed on to the client.
-            structured_output: True if results carry structured content; by default as the return annotation allows.
-            name: The tool's name; by default the function's.
-            **options: Those of roundtrip:
+            meta: Metadata for the client.
+            structured_output: True if results carry structured content. By default the return annotation decides.
+            name: The tool's name. The default is the function's name.
+            **options: Options that the SDK does not have:
                 tags (labels to enable and disable by),
-                enabled (False hides it at first; a function or `Depends` decides for each request if it exists, and
-                takes no arguments of the tool),
-                version (of several of one name, the highest is listed and called),
+                enabled (False hides the tool at first; a function or `Depends` decides for each request whether the
+                tool
+                exists, and cannot use the tool's arguments),
+                version (clients see and call the highest version of a name),
                 timeout (seconds that the work of one leg may take),
-                input_schema (the JSON schema of its arguments, in place of the one that the parameters give),
-                output_schema (the JSON schema of its result, an object),
-                confirm (a question that must be accepted before anything runs, with the tool's arguments in braces:
+                input_schema (the JSON schema of the arguments, which replaces the one derived from the parameters),
+                output_schema (the JSON schema of the result, an object),
+                confirm (a question that the user must accept before anything runs, with the tool's arguments in braces:
                 `"Delete {path}?"`; the call ends if the user declines or the client cannot be asked),
-                ttl (seconds a client may take over one leg's questions),
-                max_age (seconds after which a call of it cannot be resumed),
-                exactly_once (run its body once for a call, even if its last leg arrives several times, and keep the
+                ttl (seconds that a client may take to answer one leg's questions),
+                max_age (seconds after which a call can no longer be resumed),
+                exactly_once (run the body once per call, even if the last leg arrives several times, and keep the
                 result in the server's ledger),
-                on_unknown (`"rerun"` runs it again if its process died while it ran; by default that is an error), and
+                on_unknown (`"rerun"` runs the body again if the process died while it ran; by default that is an
+                error), and
                 inline (run a plain function on the event loop, and not in a worker thread).
         """
         if isinstance(target, str):
@@ -384,21 +398,22 @@ class Server(PromptsAndResources[LifespanResultT]):
         return decorate if target is None else decorate(target)
 
     async def signal(self, call_id: str, name: str, payload: Any = None) -> bool:
-        """Send a signal to the task of a call, for which its body waits with `ctx.wait_for`.
+        """Send a signal to a call's task, whose body waits for it with `ctx.wait_for`.
 
-        Any instance that has the task's ledger may send it, before or while the body waits. The first signal of a name
-        counts, and repeating it changes nothing. Check a request from outside before: see `verify_ticket`.
+        Any instance that shares the task's ledger may send the signal, before or while the body waits. Only the first
+        signal of a name counts; repeating it changes nothing. If an outside request triggers the signal, verify that
+        request first: see `verify_ticket`.
 
         Args:
-            call_id: The call: `ctx.call.id`, or the one of a ticket.
+            call_id: The call's id, from `ctx.call.id` or a ticket.
             name: The signal's name.
             payload: A JSON value.
 
         Returns:
-            False if the call has no task, or its task has been forgotten.
+            False if the call has no task, or the store no longer has the task.
 
         Raises:
-            LedgerDown: The store of tasks cannot be used.
+            LedgerDown: The task store is unavailable.
             ValueError: The payload is not JSON.
             RuntimeError: The server has no tool that runs as a task.
         """
@@ -408,7 +423,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         return await tasks.signal(call_id, name, payload)
 
     def remove_tool(self, name: str, version: str | None = None) -> None:
-        """Remove a tool, in one version or in all.
+        """Remove one version of a tool, or all versions if `version` is None.
 
         Raises:
             ToolError: No tool has that name.
@@ -418,11 +433,11 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     @property
     def local_provider(self) -> Self:
-        """Return the server: FastMCP keeps the tools of a server in a provider of this name."""
+        """Return the server itself, for code that expects FastMCP's tool provider under this name."""
         return self
 
     async def list_tools(self) -> list[WireTool]:
-        """Return the tools as the client of the request sees them."""
+        """Return the tools that the requesting client may see."""
         seen = self._tools.seen
         if seen.gates:
             return self._tools.listing_for((await self._gates.open_all(seen.gates)).gates)
@@ -430,12 +445,12 @@ class Server(PromptsAndResources[LifespanResultT]):
         return list(seen.listing)
 
     def tool_schema(self, name: str) -> dict[str, Any] | None:
-        """Return the input schema for the SDK's check of headers, of a tool that all clients see; else None.
+        """Return a tool's input schema for the SDK's header check, or None if some clients may not see the tool.
 
-        The SDK checks before there is a request to evaluate visibility gates for; see `ToolCalls`.
+        The SDK checks headers before a request exists for which visibility gates could be evaluated; see `ToolCalls`.
         """
         match self._tools.seen.versions.get(name):
-            # Without a schema the SDK does not search it for headers that are not there.
+            # If the schema names no headers, None saves the SDK from searching it for headers.
             case (tool,) if tool.names_headers and tool.visibility_gate is None:
                 return tool.listing.input_schema
             case _:
@@ -443,11 +458,13 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     @property
     def plans(self) -> Mapping[str, Plan]:
-        """Return the plans that fill the parameters of tools, by name; without resolvers a plan is empty."""
+        """Return each tool's plan for filling its parameters, by tool name. The plan of a tool without resolvers is
+        empty.
+        """
         return {name: highest.function.planned.plan for name, (highest, *_) in self._tools.seen.versions.items()}
 
     def plan_of(self, name: str, version: str | None = None) -> Plan | None:
-        """Return the plan that fills the parameters of a tool in a version, by default its highest, even if hidden."""
+        """Return the plan for one version of a tool, even if the tool is hidden. The default is the highest version."""
         try:
             return self._tools.registered_as(name, version).function.planned.plan
         except ToolError:
@@ -461,17 +478,17 @@ class Server(PromptsAndResources[LifespanResultT]):
         *,
         version: str | None = None,
     ) -> CallToolResult | InputRequiredResult:
-        """Serve one leg of a call of a tool.
+        """Serve one leg of a tool call.
 
         Args:
             name: The tool's name.
-            arguments: Its arguments, as a client sends them.
-            context: The context of the request.
-            version: The version to call; by default the one that the request names, else the highest.
+            arguments: The arguments in the client's JSON form.
+            context: The request's context.
+            version: The version to call. The default is the version that the request names, or else the highest.
 
         Raises:
-            ToolError: The tool is unknown, its arguments do not fit, or it failed on purpose.
-            UnexpectedToolError: It crashed with the exception in `__cause__`.
+            ToolError: The tool is unknown, its arguments are invalid, or the tool raised this error deliberately.
+            UnexpectedToolError: The tool crashed; `__cause__` is the exception.
             MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
         for_client = take_client_lookup()
@@ -487,7 +504,9 @@ class Server(PromptsAndResources[LifespanResultT]):
             return text_result(str(error), is_error=True)
 
     def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
-        """Return the registered name that a request calls (of a resource, its template), and True if it is traced."""
+        """Return the registered name that a request uses (for a resource, its template), and whether to trace the
+        request.
+        """
         if ctx.method != "tools/call":
             return super()._subject_of(ctx)
         named = (ctx.params or {}).get("name")
@@ -506,35 +525,35 @@ class Server(PromptsAndResources[LifespanResultT]):
         )
 
     def tell_transport(self, transport: str) -> None:
-        """Tell the log and the probe which way requests over HTTP on 2026-07-28 take, and why."""
+        """Report in the log and the probe which transport serves HTTP requests of 2026-07-28, and why."""
         logger.info("server %r serves requests of 2026-07-28 over HTTP by %s", self.name, transport)
         if self._probe is not None:
             self._probe.transport = transport
 
     def is_one_of(self, workers: int, *, group: str) -> None:
-        """Tell the probe the number of workers that serve together.
+        """Tell the probe how many workers serve together.
 
         Args:
-            workers: Their number, this process included.
-            group: A name that all of them have, and no others.
+            workers: The number of workers, including this process.
+            group: A name that only these workers share.
         """
         if self._probe is not None:
             self._probe.fellows = (group, workers)
 
     def identity(self) -> probe.Identity:
-        """Return the facts that all instances of the service must have in common, now that tools are registered."""
+        """Return the facts that all instances of the service must share. Call it after all tools are registered."""
         tools, stores = self._tools.registered, self.storage.tasks is not None
         identity = probe.identity_of_tools(self.name, parts=self._parts, tools=tools, stores_calls=stores)
         return identity if self.stored_calls is None else identity._replace(channels=self.stored_calls.channel_names)
 
     @_with_signature_of(MCPServer.streamable_http_app)
     def streamable_http_app(self, **options: Unpack[connections.HttpOptions]) -> Starlette:
-        """Return the ASGI application that serves streamable HTTP; the arguments are the SDK's.
+        """Return the ASGI application that serves streamable HTTP. It takes the SDK's arguments.
 
-        Clients on 2025-11-25 and older can be asked only without `stateless_http` and `json_response`. Such a call
-        ends when its client has left, unless an `event_store` lets the client come back to it.
+        Clients on 2025-11-25 and older can be asked only if `stateless_http` and `json_response` are off. Their calls
+        end when the client disconnects, unless an `event_store` lets the client reconnect.
 
-        A request may be as large as `max_request_body_size`, but is rejected if it has more than 50,000 JSON values.
+        A request may be as large as `max_request_body_size`, but must not have more than 50,000 JSON values.
         """
         self._warn_of_exposure(options.get("transport_security"))
         app = connections.watch_app(self, super().streamable_http_app(**options), options)
@@ -547,12 +566,12 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     @_with_signature_of(MCPServer.sse_app)  # pyright: ignore[reportDeprecated]
     def sse_app(self, **options: Unpack[connections.SseOptions]) -> Starlette:
-        """Return the ASGI application that serves the old HTTP+SSE transport; the arguments are the SDK's."""
+        """Return the ASGI application that serves the old HTTP+SSE transport. It takes the SDK's arguments."""
         self._warn_of_exposure(options.get("transport_security"))
         return super().sse_app(**options)  # pyright: ignore[reportDeprecated]
 
     def trust_readers_of_errors(self) -> None:
-        """Log no warning that clients may read the texts of exceptions: no one but the developer can reach it."""
+        """Do not warn that clients may read the texts of exceptions: only the developer can reach this server."""
         self._has_warned_of_errors = True
 
     def _warn_of_exposure(self, security: TransportSecuritySettings | None) -> None:
@@ -562,49 +581,51 @@ class Server(PromptsAndResources[LifespanResultT]):
         connections.warn_of_unchecked_names(security)
 
     def enable(self, **chosen: Unpack[VisibilityChoice]) -> None:
-        """Let clients see tools, prompts and resources again; later calls win over earlier ones.
+        """Show tools, prompts and resources to clients again. Later calls override earlier ones.
 
         Args:
             keys: `tool:name`, `tool:name@version`, `prompt:name`, `resource:uri` or `resource:template`.
             names: Names of tools, prompts and resources.
-            tags: Labels; one in common is enough. Of several arguments, all must fit.
+            tags: Labels. An item with any of them matches. If several arguments are given, an item must match all of
+                them.
             only: Disable everything else.
 
         Raises:
-            ValueError: Nothing was chosen, or a key has none of these forms.
+            ValueError: The call selects nothing, or a key has none of these forms.
         """
         with self._deciding():
             self._visibility.enable(**chosen)
 
     def disable(self, **chosen: Unpack[VisibilityChoice]) -> None:
-        """Hide tools, prompts and resources: lists omit them, and requests for them are answered as for unknown ones.
+        """Hide tools, prompts and resources. Lists omit them, and the server answers requests for them as if they did
+        not exist.
 
         Args:
-            keys: As for `enable`.
-            names: As for `enable`.
-            tags: As for `enable`.
+            keys: See `enable`.
+            names: See `enable`.
+            tags: See `enable`.
             only: Enable everything else.
 
         Raises:
-            ValueError: Nothing was chosen, or a key has none of these forms.
+            ValueError: The call selects nothing, or a key has none of these forms.
         """
         with self._deciding():
             self._visibility.disable(**chosen)
 
     def allow_tools(self, names: Iterable[str] | None) -> None:
-        """Show clients no other tools than these, whatever else is enabled; None lifts that again.
+        """Show clients only the named tools, whatever else is enabled. None removes the restriction.
 
-        The tools may be registered later. A name that no tool has when clients first list them is logged.
+        The tools may be registered later. When clients first list tools, the server logs names that no tool has.
 
         Raises:
-            TypeError: It is one string.
+            TypeError: `names` is a single string.
         """
         with self._deciding():
             self._tools.allow(names)
 
     @contextmanager
     def _deciding(self) -> Generator[None]:
-        """Surround a change of visibility, one at a time."""
+        """Serialize a visibility change, and announce the lists that it changed."""
         with self._decision:
             before = self._tools.seen.versions
             yield

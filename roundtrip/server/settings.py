@@ -1,4 +1,4 @@
-"""Make the parts of a server from its arguments and the environment: keys, codecs, limits, tracers and the bus."""
+"""Server settings: the keys, codecs, limits, tracers and bus that arguments and the environment select."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
 Keys = Sequence[bytes | bytearray | str]
 
 _UNNAMED: Final = "mcp-server"
-"""The SDK's name for a server without a name."""
+"""The SDK's default name for a server."""
 
 _TTL_SECONDS: Final = 600.0
 _MAX_AGE_SECONDS: Final = 3600.0
@@ -48,54 +48,56 @@ _MAX_AGE_SECONDS: Final = 3600.0
 _OWN_KEY_BYTES: Final = 32
 _KEY_VARIABLES: Final = frozenset({"ROUNDTRIP_KEYS", "ROUNDTRIP_KEY_FILE"})
 _HINT_CHARS: Final = 5
-"""The characters of base64 that hold only the four bytes by which a token of the SDK names its key."""
+"""How many base64 characters to take from an SDK token, so that they contain only the four bytes that identify its key.
+"""
 
 
 class PartsOptions(TypedDict, total=False):
-    """Options of a server for the parts that every leg uses; the docstring of `Server` says more."""
+    """Server options for the parts that every leg uses; see the docstring of `Server` for details."""
 
     keys: Keys | None
-    """Secrets of at least 32 bytes, newest first, the same on every instance. By default those of ROUNDTRIP_KEYS or
-    ROUNDTRIP_KEY_FILE; without either, only this process can resume its calls."""
+    """Secrets of at least 32 bytes, newest first, the same on every instance. The default comes from ROUNDTRIP_KEYS or
+    ROUNDTRIP_KEY_FILE. If neither is set, only this process can resume its calls.
+    """
     ttl: float | None
-    """Seconds a client may take over one leg's questions. The default is 600."""
+    """Seconds that a client may take to answer one leg's questions. The default is 600."""
     max_age: float | None
-    """Seconds after which a call cannot be resumed. The default is 3600."""
+    """Seconds after which a call can no longer be resumed. The default is 3600."""
     encrypt: bool
     """True to encrypt whole tokens."""
     principal: Principal | Literal[False] | None
-    """Returns the owner of a token, given the request's context; False binds tokens to no one."""
+    """A function that takes the request's context and returns the token's owner; False binds tokens to no owner."""
     audience: str | None
-    """The service that tokens are for. By default the server's name."""
+    """The service that tokens are for. The default is the server's name."""
     seal_keys: Keys | None
-    """With `request_state_security=` of the server, the keys that seal values which the server computed."""
+    """Keys that seal values computed by the server, for a server with `request_state_security=`."""
     trace: Trace
-    """The place to record calls, as `Server(trace=...)` takes it. By default the one that ROUNDTRIP_TRACE names."""
+    """Where to record calls; see `Server(trace=...)`. The default is the transcript that ROUNDTRIP_TRACE names."""
     ledger: contract.Ledger | None
-    """Keeps the results of tools that run once. By default in the memory of this process."""
+    """Stores the results of tools that run once. The default ledger is in this process's memory."""
     max_token_bytes: int
-    """A longer token is neither made nor accepted."""
+    """The maximum token size. The server neither makes nor accepts a longer token."""
     max_journal_bytes: int
-    """The most bytes that a call may remember."""
+    """The maximum number of bytes that a call may remember."""
     no_empty_rounds: Iterable[str]
-    """Names of clients that cannot take a round without questions."""
+    """Names of clients that cannot handle a round without questions."""
     system: System
     """The clocks, randomness and sleep to use."""
 
 
 class StoringOptions(TypedDict, total=False):
-    """Options of a server that make it store calls; the docstring of `Server` says more."""
+    """Server options that require stored calls; see the docstring of `Server` for details."""
 
     pages: Pages | None
-    """`Pages(...)`, on which users answer if their clients cannot ask them by form."""
+    """`Pages(...)`, where users answer if their clients cannot show a form."""
     channels: Iterable[ChannelName] | None
-    """The ways in which questions may be asked. By default `form`, and those that `pages` serves."""
+    """The ways in which questions can reach users. The default is `form`, then the channels that `pages` serves."""
     approvals: Approvals | None
-    """`Approvals(...)`, by which people of a group decide calls of others, with `Approve`."""
+    """`Approvals(...)`, with which the members of a group decide other users' calls; see `Approve`."""
 
 
 def wants_stored_calls(options: StoringOptions) -> list[str]:
-    """Return the given options that need stored calls."""
+    """Return the names of the options in use that need stored calls."""
     return [name for name in StoringOptions.__annotations__ if options.get(name) is not None]
 
 
@@ -106,11 +108,11 @@ def parts_of(
     bus: SubscriptionBus | None,
     **options: Unpack[PartsOptions],
 ) -> Parts:
-    """Make the parts of a server from its arguments.
+    """Make a server's parts from its arguments.
 
     Raises:
         ValueError: A key is too short, or the arguments contradict each other.
-        TypeError: The ledger is none, `principal=` is no function, or `no_empty_rounds=` is no list.
+        TypeError: `ledger=` is not a ledger, `principal=` is not a function, or `no_empty_rounds=` is a string.
     """
     no_empty_rounds = options.get("no_empty_rounds", ())
     if isinstance(no_empty_rounds, str):
@@ -129,10 +131,10 @@ def parts_of(
 
 
 def _limits_of(given: RequestStateSecurity | None, ttl: float | None, max_age: float | None) -> Limits:
-    """Return the time limits of a server's calls; the SDK's policy may bring one.
+    """Return the time limits for a server's calls. The SDK's policy may set the `ttl`.
 
     Raises:
-        ValueError: A time is invalid, or two of them contradict each other.
+        ValueError: A time is invalid, or two times contradict each other.
     """
     if given is None:
         return Limits(
@@ -147,7 +149,7 @@ def _limits_of(given: RequestStateSecurity | None, ttl: float | None, max_age: f
 
 
 def _protected_by(given: RequestStateSecurity, options: PartsOptions, system: System) -> Protection:
-    """Return the protection by the SDK's policy, which brings its own codec."""
+    """Return the protection for a server with the SDK's policy, which includes a codec."""
     brought = ("keys", "principal", "audience")
     if options.get("encrypt") or any(options.get(name) is not None for name in brought):
         raise ValueError(
@@ -156,7 +158,8 @@ def _protected_by(given: RequestStateSecurity, options: PartsOptions, system: Sy
         )
     seal_keys, codec, hint = options.get("seal_keys"), given.codec, ()
     if isinstance(codec, AESGCMRequestStateCodec):
-        # It takes any bytes. Its random keys in two processes have different hints.
+        # This codec accepts any bytes. The hint identifies its key: if two processes have random keys, their hints
+        # differ.
         hint = (codec.seal(b"").partition(".")[2][:_HINT_CHARS],)
     else:
         codec = _TextCodec(codec)
@@ -170,7 +173,7 @@ def _protected_by(given: RequestStateSecurity, options: PartsOptions, system: Sy
 
 
 def _protected(name: str | None, ttl: float, options: PartsOptions, system: System) -> Protection:
-    """Return the protection by the server's keys: the given ones, or else the environment's, or else a random one."""
+    """Return the protection by the server's keys: from `keys=`, else from the environment, else random."""
     keys, audience, principal = options.get("keys"), options.get("audience"), options.get("principal")
     if options.get("seal_keys") is not None:
         raise ValueError("seal_keys= must be left out without request_state_security=; keys= are used for sealing too")
@@ -182,7 +185,8 @@ def _protected(name: str | None, ttl: float, options: PartsOptions, system: Syst
                 f"a server with {given_as} must have a name, because each token names its service; write "
                 'Server("bookshop", ...), or give audience='
             )
-        # The SDK requires an audience in every policy. Any text will do: this server's key never leaves the process.
+        # The SDK requires an audience in every policy. Any text works here, because this server's key never leaves the
+        # process.
         audience = _UNNAMED
     if found is not None:
         keys = found.keys
@@ -208,7 +212,10 @@ def _protected(name: str | None, ttl: float, options: PartsOptions, system: Syst
 
 
 class _TextCodec:
-    """Adapter for an author's codec, which may expect text, as the SDK's payload is JSON: it gets base64url."""
+    """Adapter that passes payloads to an author's codec as base64url text.
+
+    The SDK's payloads are JSON, so the author's codec may accept only text.
+    """
 
     def __init__(self, codec: RequestStateCodec) -> None:
         self._codec = codec
@@ -221,7 +228,7 @@ class _TextCodec:
         """Return the payload of a token.
 
         Raises:
-            TokenRejected: The codec accepts a token whose payload this server did not write.
+            TokenRejected: The codec accepted the token, but this server did not write its payload.
         """
         text: Any = self._codec.unseal(token)
         try:
