@@ -1,7 +1,7 @@
-"""HTTP: end live calls with their response, and limit the JSON values of a request.
+"""HTTP: end live calls with their response, and limit the JSON values in a request.
 
-The time to parse JSON grows with the number of values, and parsing blocks the event loop: 4 MB of text take 10 ms, and
-4 MB of empty lists a second. So a request may have long texts, but the number of its values is limited.
+JSON parsing blocks the event loop, and its time grows with the number of values. Parsing 4 MB of text takes 10 ms, but
+4 MB of empty lists take a second. So a request may contain long texts, but only a limited number of values.
 """
 
 import logging
@@ -31,7 +31,7 @@ _TOO_LARGE_TEXT: Final = "Request body has too many JSON values"
 
 
 class AroundPosts(ABC):
-    """ASGI middleware around messages of clients."""
+    """ASGI middleware for POST requests, which carry the clients' messages."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -48,7 +48,7 @@ class AroundPosts(ABC):
 
 
 class Responses(AroundPosts):
-    """ASGI middleware that ends the questions of a request when its response has ended."""
+    """ASGI middleware that ends a request's open questions when its response ends."""
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         response = scope[RESPONSE] = HttpResponse()
@@ -59,7 +59,7 @@ class Responses(AroundPosts):
 
 
 class _TransportOptions(TypedDict, total=False):
-    """The SDK's options of both transports."""
+    """The SDK's options for both HTTP transports."""
 
     max_request_body_size: int
     transport_security: TransportSecuritySettings | None
@@ -67,7 +67,7 @@ class _TransportOptions(TypedDict, total=False):
 
 
 class HttpOptions(_TransportOptions, total=False):
-    """The SDK's options of streamable HTTP."""
+    """The SDK's options for streamable HTTP."""
 
     streamable_http_path: str
     json_response: bool
@@ -79,28 +79,31 @@ class HttpOptions(_TransportOptions, total=False):
 
 
 class SseOptions(_TransportOptions, total=False):
-    """The SDK's options of the old HTTP+SSE transport."""
+    """The SDK's options for the old HTTP+SSE transport."""
 
     sse_path: str
     message_path: str
 
 
 def watch_app(server: MCPServer[Any], app: Starlette, options: HttpOptions) -> Starlette:
-    """Make the SDK's application of a server end its live calls, limit the JSON values of requests, and run again."""
-    # The streams are made inside the SDK and offer no other way; adding one filter twice changes nothing.
+    """Make the SDK's application end live calls on disconnect, limit the JSON values in a request, and be able to
+    restart.
+    """
+    # The SDK makes the streams itself, so a log filter is the only way to reach them. Adding a filter twice has no
+    # effect.
     _STREAM_LOG.addFilter(_holds_no_chunk)
-    # The SDK's application makes the manager itself, without a hook; a second manager would run the lifespan twice.
+    # The SDK's application makes the manager itself, without a hook. A second manager would run the lifespan twice.
     server.session_manager.__class__ = RestartingManager
     limited = server.session_manager.asgi_app
     limited.app = BoundedJson(limited.app)
-    # With an event store a client that has left may come back.
+    # With an event store, a client that has disconnected may reconnect.
     if not options.get("stateless_http") and not options.get("json_response") and options.get("event_store") is None:
         app.add_middleware(Responses)
     return app
 
 
 def warn_of_readable_errors(name: str) -> None:
-    """Log that everyone who reaches the server can read the texts of exceptions."""
+    """Warn that everyone who can reach the server can read the texts of exceptions."""
     logger.warning(
         "server %r sends clients the texts of exceptions that its tools do not catch, and has no authentication: "
         "all who can reach it may read them; pass Server(mask_error_details=True) to keep them in the log",
@@ -109,8 +112,8 @@ def warn_of_readable_errors(name: str) -> None:
 
 
 def warn_of_unchecked_names(security: TransportSecuritySettings | None) -> None:
-    """Log lists of hosts and origins that the SDK does not check."""
-    # The SDK has one switch for both.
+    """Warn about lists of allowed hosts and origins that the SDK does not check."""
+    # The SDK has one switch for both lists.
     if security is None or security.enable_dns_rebinding_protection:
         return
     for name, given in (("allowed_hosts", security.allowed_hosts), ("allowed_origins", security.allowed_origins)):
@@ -123,16 +126,16 @@ def warn_of_unchecked_names(security: TransportSecuritySettings | None) -> None:
 
 
 def _holds_no_chunk(record: logging.LogRecord) -> bool:
-    """Return False for the copy of a response that the SDK's event streams log at DEBUG, with tokens and results."""
+    """Drop the SDK's DEBUG records of streamed chunks, which contain tokens and results."""
     return not (isinstance(record.msg, str) and record.msg.startswith("chunk:"))
 
 
 def has_too_many_values(body: bytes) -> bool:
-    """Return True if JSON has more values than may be parsed at once; text is skipped, not parsed."""
-    # A value takes at least one byte, and a separator.
+    """Return True if JSON has too many values to parse. Counting skips texts and does not parse the body."""
+    # Each value takes at least two bytes: one for itself and one for a separator.
     if len(body) <= _HARMLESS_BYTES or _values_in(body) <= MAX_JSON_VALUES:
         return False
-    # Separators may be part of texts, too.
+    # The count may include separators inside strings, so count again without the strings.
     plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
     if plain.count(b'"') > 2 * MAX_JSON_VALUES:
         return True
@@ -144,7 +147,7 @@ def _values_in(text: bytes) -> int:
 
 
 class BoundedJson(AroundPosts):
-    """ASGI middleware that rejects requests with too many JSON values; it receives the body in one piece."""
+    """ASGI middleware that rejects requests with too many JSON values. It expects the body in one message."""
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         whole = await receive()
@@ -156,9 +159,9 @@ class BoundedJson(AroundPosts):
 
 
 async def read_body(receive: Receive, max_body: int) -> tuple[list[Message], bytes | None]:
-    """Read a request's body; it is None if it ends early or exceeds `max_body`.
+    """Read a request's body. The body is None if the client disconnects early or if it exceeds `max_body`.
 
-    The messages to replay have it in one piece: a client may send a byte in each message.
+    The returned messages, for replay, contain the body in one piece, even if the client sent one byte per message.
     """
     body = bytearray()
     while True:
@@ -174,7 +177,7 @@ async def read_body(receive: Receive, max_body: int) -> tuple[list[Message], byt
 
 
 def replaying(received: list[Message], receive: Receive) -> Receive:
-    """Return a function that returns the received messages again, and then new ones."""
+    """Return a function that replays the received messages, and then receives new ones."""
     kept = received[::-1]
 
     async def replay() -> Message:

@@ -1,10 +1,11 @@
-"""Serve requests of 2026-07-28 over HTTP without the SDK's transport, which costs more than the rest of a plain call.
+"""Fast lane for HTTP requests of 2026-07-28. It bypasses the SDK's transport, which costs more than the rest of a plain
+call.
 
-The lane reads a request once, and serves it if it passes every check of the SDK. It gives all others to the SDK's own
-application, as they came: older revisions, sessions, subscriptions, notifications, and every request to reject. So each
-rejection is in the SDK's words, and a check that the lane makes too strict costs time only.
+The lane reads a request once, and serves it if it passes every check that the SDK makes. It passes all other requests
+unchanged to the SDK's own application: older revisions, sessions, subscriptions, notifications, and every request to
+reject. So the SDK words each rejection, and a check that is too strict in the lane costs only time.
 
-Behind the checks is the SDK's own runner, with the server's middlewares, handlers and lifespan.
+After the checks, the SDK's own runner serves the request with the server's middlewares, handlers and lifespan.
 """
 
 import asyncio
@@ -64,17 +65,18 @@ _CHECKED_HEADERS: Final = frozenset(
 
 _MAX_SIZE_DIGITS: Final = 18
 _READER_DIGITS: Final = 4300
-"""The most digits of an integer that the fast reader takes; it raises on more, as the standard library does."""
+"""How many digits of an integer the fast reader accepts. It raises on longer integers, like the standard library."""
 
 _OK: Final = 200
 _PARTS: Final = ("client_capabilities", "_client_params", "initialized", "state", "exit_stack")
 """Attributes of the SDK's connections that few requests need."""
 _PING: Final = b": ping\r\n\r\n"
 
-# The runner would keep it and so refer to itself, and only the garbage collector would free it.
+# Bypass the SDK's cached property. Its cached value refers to its runner, and only the garbage collector frees such a
+# cycle.
 _on_request: Final = ServerRunner[Any].on_request.func
 
-# Raises on the values for which the SDK writes null, and on those that are not of JSON.
+# Raises for NaN and infinity, which the SDK writes as null, and for values that are not JSON.
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -85,16 +87,16 @@ class _CheckedRequest(NamedTuple):
     method: str
     params: dict[str, Any]
     envelope: dict[str, Any]
-    """Its `_meta`, which describes the client."""
+    """The request's `_meta`, which describes the client."""
     body: bytes
 
 
 class FastLane:
-    """ASGI application in front of the SDK's, inside of its routes and authentication.
+    """ASGI application in front of the SDK's application, inside its routes and authentication.
 
     Args:
         server: The low-level server.
-        manager: Runs the lifespan, and knows the options of the transport.
+        manager: Runs the lifespan, and has the transport's options.
         sdk: The SDK's application, for requests that the lane does not serve.
     """
 
@@ -109,18 +111,18 @@ class FastLane:
     def put_before(cls, server: LowLevelServer[Any]) -> None:
         """Put the lane in front of the application that the SDK has just made for a server."""
         manager = server.session_manager
-        # The SDK calls it as any other application, but declares the class of its own.
+        # The SDK calls this attribute like any ASGI application, but declares it with the SDK's own class.
         cast("Any", manager).asgi_app = cls(server, manager, manager.asgi_app)
 
     def before(self, wrap: Callable[[ASGIApp], ASGIApp]) -> Self:
-        """Put a middleware between the lane and the SDK's application."""
+        """Insert a middleware between the lane and the SDK's application."""
         self._sdk = wrap(self._sdk)
         return self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         headers = self._headers_of(scope)
-        # The lane needs asyncio, and the SDK's transport does not.
+        # The lane needs asyncio, but the SDK's transport does not.
         if headers is None or not is_on_asyncio():
             await self._sdk(scope, receive, send)
             return
@@ -130,7 +132,7 @@ class FastLane:
             await self._sdk(scope, replaying(received, receive), send)
             return
         request = sdk.request_with_body(scope, receive, checked.body)
-        # Clients of HTTP/1.0 cannot read a stream whose length is unknown.
+        # HTTP/1.0 clients cannot read a stream of unknown length.
         if self._manager.json_response or scope.get("http_version") == "1.0":
             status, body = await self._reply(checked, request, None)
             await _send(send, status, body)
@@ -146,7 +148,7 @@ class FastLane:
                 raise stream.failure
 
     def _headers_of(self, scope: Scope) -> dict[bytes, bytes] | None:
-        """Return the headers to check, or None if they are not those of a request that the lane serves."""
+        """Return the headers to check, or None if the headers show that the lane cannot serve the request."""
         if scope["type"] != "http" or scope["method"] != "POST" or not sdk.is_running(self._manager):
             return None
         headers: dict[bytes, bytes] = {}
@@ -154,12 +156,12 @@ class FastLane:
             if name in _CHECKED_HEADERS or name.startswith(_PARAM_PREFIX):
                 if name in headers:
                     return None
-                # httptools leaves the white space behind a value.
+                # httptools keeps the white space after a value.
                 headers[name] = value.rstrip(b" \t")
                 if value and not headers[name]:
                     return None
             elif not name.islower():
-                # The SDK ignores case, and so may find a header of the request twice.
+                # The SDK ignores case, so it may find one of the request's headers twice.
                 return None
         if (
             headers.get(b"mcp-protocol-version", b"").decode("latin-1") not in MODERN_PROTOCOL_VERSIONS
@@ -174,7 +176,7 @@ class FastLane:
         return headers
 
     def _checked(self, body: bytes | None, headers: Mapping[bytes, bytes], scope: Scope) -> _CheckedRequest | None:
-        """Return a request if it passes the checks of its body."""
+        """Return the parsed request, or None if its body fails a check."""
         if body is None or has_too_many_values(body):
             return None
         message = _object(_parsed(body))
@@ -201,7 +203,7 @@ class FastLane:
         return checked
 
     def _arguments_match(self, checked: _CheckedRequest, scope: Scope) -> bool:
-        """Return True if the headers that repeat arguments of a tool agree with them."""
+        """Return True if the headers that repeat tool arguments agree with the arguments."""
         find, name = self._server.get_tool_input_schema, checked.params["name"]
         if find is None or not isinstance(name, str):
             return False
@@ -220,7 +222,7 @@ class FastLane:
         )
 
     async def _reply(self, checked: _CheckedRequest, request: Request, stream: "_Stream | None") -> tuple[int, bytes]:
-        """Serve a request, and return the status and the body of the response."""
+        """Serve a request, and return the response's status and body."""
         connection = _Envelope(checked.envelope)
         runner = ServerRunner(self._server, connection, sdk.lifespan_state_of(self._manager))
         try:
@@ -251,7 +253,7 @@ def _accepts(accept: bytes, *, events: bool) -> bool:
 
 
 def _is_allowed(security: TransportSecuritySettings | None, headers: Mapping[bytes, bytes]) -> bool:
-    """Return True if a request names a host and an origin that the server has."""
+    """Return True if the request's host and origin are allowed on this server."""
     if security is None or not security.enable_dns_rebinding_protection:
         return True
     host, origin = _text(headers, b"host"), _text(headers, b"origin")
@@ -270,7 +272,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _parsed(body: bytes) -> Any:
-    """Return the value of JSON, or None if it has none; the standard library decides in doubt."""
+    """Return the value of a JSON text, or None if the text is not JSON. The standard library has the last word."""
     if sys.get_int_max_str_digits() not in range(1, _READER_DIGITS):
         try:
             return from_json(body)
@@ -283,14 +285,14 @@ def _parsed(body: bytes) -> Any:
 
 
 def _written(reply: dict[str, Any]) -> bytes:
-    """Return JSON as the SDK writes it: in ASCII.
+    """Encode a reply as ASCII JSON, like the SDK.
 
     Raises:
-        TypeError: It has a value that only pydantic can write.
-        ValueError: As `TypeError`, or its values are nested too deeply.
+        TypeError: The reply has a value that only pydantic can encode.
+        ValueError: The reply has such a value, or its values are nested too deeply.
     """
     try:
-        # Seven times as fast as the standard library, but in UTF-8.
+        # pydantic is seven times as fast as the standard library, but writes UTF-8.
         body = to_json(reply, exclude_none=True, inf_nan_mode="null")
         if body.isascii():
             return body
@@ -300,7 +302,7 @@ def _written(reply: dict[str, Any]) -> bytes:
 
 
 def _dumped(reply: BaseModel) -> bytes:
-    """Return a message as the SDK writes it."""
+    """Encode a message as JSON, like the SDK."""
     return json.dumps(reply.model_dump(mode="json", by_alias=True, exclude_none=True), separators=(",", ":")).encode()
 
 
@@ -311,7 +313,7 @@ async def _send(send: Send, status: int, body: bytes) -> None:
 
 
 class _Envelope(Connection):
-    """Connection of one request, described by its `_meta`; its parts are made when they are needed."""
+    """Connection for one request, described by the request's `_meta`. It makes its parts on first use."""
 
     outbound = Connection.from_envelope(LATEST_MODERN_VERSION, None, None).outbound
     session_id = None
@@ -321,7 +323,9 @@ class _Envelope(Connection):
         self._envelope = envelope
 
     def __getattr__(self, name: str) -> Any:
-        """Make all parts when one is needed for the first time, or the capabilities, which most requests need alone."""
+        """Make a missing part on first use. Most requests need only the capabilities; for any other part, make all
+        parts.
+        """
         if name not in _PARTS:
             raise AttributeError(name)
         capabilities = self._envelope[CLIENT_CAPABILITIES_META_KEY]
@@ -335,17 +339,17 @@ class _Envelope(Connection):
 
     @property
     def initialize_accepted(self) -> bool:
-        """Return True: there is no handshake to wait for."""
+        """Return True, because the revision has no handshake to wait for."""
         return True
 
     @property
     def has_cleanups(self) -> bool:
-        """Return True if anything may have been registered to run when the request ends."""
+        """Return True if code may have registered cleanups to run when the request ends."""
         return "exit_stack" in self.__dict__
 
 
 class _LazyChannel(sdk.RequestChannel):
-    """Channel of one request to its client; its parts are made when they are needed."""
+    """Channel from one request to its client. It makes its parts on first use."""
 
     def __init__(self, checked: _CheckedRequest, request: Request, stream: "_Stream | None") -> None:
         self.request_id = checked.id
@@ -355,29 +359,29 @@ class _LazyChannel(sdk.RequestChannel):
         self._request = request
 
     def __getattr__(self, name: str) -> Any:
-        """Make the rest when it is needed for the first time."""
+        """Make the remaining parts on first use."""
         if name not in ("transport", "cancel_requested"):
             raise AttributeError(name)
         headers = self._request.headers
         self.transport = TransportContext(kind="streamable-http", can_send_request=False, headers=headers)
-        # Never set: clients of 2026-07-28 cancel by leaving.
+        # The event is never set: 2026-07-28 clients cancel by disconnecting.
         self.cancel_requested = anyio.Event()
         return self.__dict__[name]
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Stream:
-    """Response to a client that may leave, which becomes a stream of events if its call notifies or takes long.
+    """Response that becomes an event stream if the call sends notifications or takes long.
 
-    It is watched once the call waits for something; most calls never do.
+    It starts watching for a disconnect only when the call waits for something. Most calls never wait.
     """
 
     _receive: Receive
     _send: Send
     scope: anyio.CancelScope = field(default_factory=lambda: _scope_of_asyncio()())
-    """Surrounds the call, and ends it when the client leaves."""
+    """Surrounds the call, and ends it when the client disconnects."""
     failure: BaseException | None = None
-    """Error of the server below, which could not receive or send."""
+    """The error of the ASGI server, which could not receive or send."""
     _has_begun: bool = False
     _is_closed: bool = False
     _lock: anyio.Lock | None = None
@@ -423,7 +427,7 @@ class _Stream:
         """
         if self._lock is None:
             self._lock = anyio.Lock()
-        # Taking the lock lets other tasks run, such as the one that sees the client leave.
+        # Taking the lock lets other tasks run, such as the task that detects the disconnect.
         async with self._lock:
             if self._is_closed:
                 raise anyio.ClosedResourceError
@@ -438,10 +442,10 @@ class _Stream:
                 self.scope.cancel()
 
     async def finish(self, status: int, body: bytes) -> None:
-        """Send the reply, as the last event if there were others."""
+        """Send the reply: as the last event if the stream has begun, otherwise as a plain response."""
         self._is_closed = True
         if self._lock is not None:
-            async with self._lock:  # after a ping that is being sent
+            async with self._lock:  # wait for a ping that is being sent
                 pass
         if self._has_begun:
             await self._send({"type": "http.response.body", "body": _event(body), "more_body": False})
@@ -449,7 +453,7 @@ class _Stream:
             await _send(self._send, status, body)
 
     def end(self) -> None:
-        """Stop watching."""
+        """Stop watching for a disconnect and sending pings."""
         self._is_closed = True
         self._begin.cancel()
         if self._timer is not None:
@@ -457,14 +461,14 @@ class _Stream:
         for task in (self._leaving, self._pings):
             if task is not None:
                 task.remove_done_callback(self._cancel)
-                # Nothing else waits for it, and asyncio would log its exception.
+                # No other code awaits the task, so asyncio would log its exception.
                 task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
                 task.cancel()
 
 
 @lru_cache(maxsize=1)
 def _scope_of_asyncio() -> type[anyio.CancelScope]:
-    """Return the class of scopes on asyncio, which anyio would look up for each scope anew."""
+    """Return anyio's scope class for asyncio, which anyio would otherwise look up for each scope."""
     return type(anyio.CancelScope())
 
 
@@ -473,6 +477,6 @@ def _event(message: bytes) -> bytes:
 
 
 async def _left(receive: Receive) -> None:
-    """Wait until the client leaves."""
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
