@@ -1,7 +1,7 @@
-"""Let the tools, prompts and resources of a FastMCP server ask: `install(mcp, keys=...)`, once, before they are added.
+"""Questions in a FastMCP server's tools, prompts and resources: call `install(mcp, keys=...)` once, before adding them.
 
-FastMCP keeps its registration, schemas, dependencies, middleware and results. Options that only roundtrip has come by
-its standalone decorator, below FastMCP's:
+FastMCP keeps its registration, schemas, dependencies, middleware and results. Options that only roundtrip has go into
+its standalone decorator, below FastMCP's decorator:
 
 ```python
 mcp = FastMCP("shop")
@@ -65,7 +65,7 @@ _REFUSED: Final = (
 )
 _TOOL_ONLY: Final = tuple(name for name in ToolSpec.__annotations__ if name not in ("dependencies", "inline"))
 _MARKERS: Final = (SdkResolve, Dependency)
-"""The classes of markers that FastMCP does not know."""
+"""Marker classes that FastMCP does not know."""
 
 _GUARDED: Final = "__roundtrip_guarded__"
 
@@ -74,22 +74,22 @@ _TOLD: Final[WeakSet[Callable[..., Any]]] = WeakSet()
 
 
 def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
-    """Let the tools, prompts and resources of a server ask that are registered from now on.
+    """Let tools, prompts and resources ask, if they are registered on the server after this call.
 
-    Functions that have none of roundtrip's markers, contexts and options are left as they are.
+    Functions without roundtrip's markers, contexts and options stay unchanged.
 
     Args:
         mcp: The server.
-        **options: Those of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
-            seal_keys, build, trace, ledger, pages, channels,
+        **options: Options that `roundtrip.Server` has under the same names: keys, ttl, max_age, encrypt, principal,
+            audience, seal_keys, build, trace, ledger, pages, channels,
             approvals, no_empty_rounds, max_token_bytes, max_journal_bytes and system.
 
     Raises:
-        TypeError: It is not a FastMCP server, or an option does not exist.
-        ValueError: It has roundtrip already, or the options contradict each other.
-        InvalidSignature: A function with roundtrip's markers was registered before. Or pages= or channels= has to
-            store calls, and the ledger cannot.
-        KeysMissing: They have to store calls where other processes can read them, and the server has no keys.
+        TypeError: `mcp` is not a FastMCP server, or an option does not exist.
+        ValueError: roundtrip is already installed on this server, or the options contradict each other.
+        InvalidSignature: A function with roundtrip's markers was registered before this call. Or pages= or channels=
+            needs stored calls, and the ledger cannot store them.
+        KeysMissing: pages= or channels= needs stored calls that other processes can read, and the server has no keys.
     """
     if not isinstance(mcp, names.FastMCP):  # pyright: ignore[reportUnnecessaryIsInstance]
         kind = type(mcp)
@@ -129,7 +129,7 @@ def _mounted_on(mcp: names.FastMCP[Any]) -> Iterator[Installation[Any]]:
 
 
 def _watch_providers(mcp: names.FastMCP[Any], installation: Installation[Any]) -> None:
-    """Let functions of providers ask that are added later."""
+    """Let functions ask that are registered on providers which the author adds later."""
     add = mcp.add_provider
 
     def add_provider(provider: Any, *, namespace: str = "") -> None:
@@ -145,7 +145,9 @@ def _watch_providers(mcp: names.FastMCP[Any], installation: Installation[Any]) -
 
 
 def _let_ask(provider: names.LocalProvider, installation: Installation[Any]) -> None:
-    """Replace the methods of a provider that register functions, so that those that ask are made plain."""
+    """Wrap the provider's methods that register functions, so that FastMCP receives a plain function for each asking
+    one.
+    """
     for kind in ("tool", "prompt", "resource"):
         method = f"add_{kind}"
         setattr(provider, method, _adding(kind, getattr(provider, method), installation))
@@ -197,16 +199,16 @@ def _register(kind: Kind, fn: Callable[..., Any], add: Callable[[Any], Any], ins
 
 
 def require_installed(mcp: names.FastMCP[Any], *, where: str = "") -> None:
-    """Reject a server without `install`, and those that it mounts, if their tools have roundtrip's markers or options.
+    """Reject a server without `install` if its tools have roundtrip's markers or options, which would have no effect.
 
-    They would do nothing.
+    The check includes servers that this server mounts.
 
     Args:
         mcp: The server.
-        where: Its place, for the error.
+        where: The server's location, for the error message.
 
     Raises:
-        InvalidSignature: One has such a tool.
+        InvalidSignature: A server without `install` has such a tool.
     """
     if installation_in(names.low_level_of(mcp)) is None:
         for provider in names.providers_of(mcp):
@@ -217,17 +219,17 @@ def require_installed(mcp: names.FastMCP[Any], *, where: str = "") -> None:
 
 
 def _require_installed_in(provider: Any) -> None:
-    """Reject a provider of a mounted server as `require_installed` does."""
+    """Check a provider's mounted server with `require_installed`."""
     mounted = names.mounted_by(provider)
     if mounted is not None:
         require_installed(mounted, where=f"on the server {mounted.name!r}, ")
 
 
 def _require_plain(component: Any, *, where: str = "") -> None:
-    """Reject a component that was made of a function with roundtrip's markers, which a client could fill.
+    """Reject a component that FastMCP made from a function with roundtrip's markers, because a client could fill them.
 
     Raises:
-        InvalidSignature: It is one.
+        InvalidSignature: FastMCP made the component from such a function.
     """
     if _is_unsafe(component):
         kind, name = names.kind_and_name_of(component)
@@ -239,12 +241,12 @@ def _require_plain(component: Any, *, where: str = "") -> None:
 
 
 def _asks(target: object) -> bool:
-    """Return True for a function that asks, and that roundtrip has not made plain."""
+    """Return True if a function asks, and roundtrip has not yet made it plain."""
     return callable(target) and function_of_plain(target) is None and uses_roundtrip(target, kinds=_MARKERS)
 
 
 def _is_unsafe(component: object) -> bool:
-    """Return True if FastMCP would run a function that asks for a component, behind any number of transforms."""
+    """Return True if FastMCP would run an asking function for a component, even behind transforms."""
     part: Any = component
     while part is not None:
         if _asks_cached(getattr(part, "fn", None)):
@@ -254,12 +256,13 @@ def _is_unsafe(component: object) -> bool:
 
 
 def _guard_functions() -> None:
-    """Let FastMCP's classes reject functions that ask, and leave them out of lists.
+    """Make FastMCP's classes reject asking functions, and omit them from lists.
 
-    A mounted server without `install`, a provider, a transform, a middleware or a proxy can hold a component that was
-    made of the author's function. FastMCP would let its clients fill what roundtrip fills, and run it without its
-    confirmation. So it is decided where FastMCP runs a function and where it lists one, for all servers of the process.
-    There, too, a plain function that asks with FastMCP's own context gets an error that says which one to take.
+    A component made from the author's function can reach FastMCP without `install`: through a mounted server, a
+    provider, a transform, a middleware or a proxy. FastMCP would let clients fill the parameters that roundtrip fills,
+    and would run the function without its confirmation. So the check is where FastMCP runs and lists functions, for all
+    servers in the process. The same place catches a plain function that asks with FastMCP's own context, and names the
+    right context.
     """
     for kind in names.FUNCTION_COMPONENTS:
         _replace(*kind, _rejecting)
@@ -314,7 +317,7 @@ def _told(kind: str, name: str) -> str:
 
 
 def _is_new(fn: Any) -> bool:
-    """Return True if nothing was logged about a function yet."""
+    """Return True if no error has been logged about a function yet."""
     function = getattr(fn, "__func__", fn)
     is_new = function not in _TOLD
     _TOLD.add(function)
@@ -326,7 +329,7 @@ def _asks_cached(fn: Any) -> bool:
         known = _ASKS.get(fn)
         if known is None:
             known = _ASKS[fn] = _asks(fn)
-    except TypeError:  # a callable that cannot be remembered
+    except TypeError:  # a callable without a hash or weak references
         return _asks(fn)
     return known
 

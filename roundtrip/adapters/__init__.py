@@ -1,1 +1,1 @@
-"""Adapters: roundtrip on servers of other classes, FastMCP's and the SDK's."""
+"""Adapters that attach roundtrip to FastMCP's and the SDK's server classes."""

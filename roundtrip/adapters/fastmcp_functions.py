@@ -1,12 +1,12 @@
-"""Make functions that ask plain to FastMCP, which then registers and runs them as any others, and store their calls.
+"""Asking functions on FastMCP servers: the plain functions that FastMCP registers for them, and their stored calls.
 
-FastMCP keeps its schemas, dependencies, middleware and results. It sees a function with the client's parameters and its
-own, which serves one leg of the call each time FastMCP runs it.
+FastMCP keeps its schemas, dependencies, middleware and results. It sees a function with the parameters that the client
+and FastMCP itself fill. Each time FastMCP runs that function, it serves one leg of the call.
 
-The first leg of a stored call is the client's request. A leg that an answer on a page or a decision has started runs by
-FastMCP's `call_tool`, so that transforms, mounts and dependencies work as in the first. No client has sent it, so
-FastMCP's middleware does not see it. A tool with `auth=`, or with parameters that FastMCP fills, may need the client's
-request: its legs wait for one.
+The first leg of a stored call is the client's request. An answer on a page or a decision starts a later leg, which runs
+through FastMCP's `call_tool`, so transforms, mounts and dependencies work as in the first leg. FastMCP's middleware
+does not see such a leg, because no client has sent it. A tool with `auth=`, or with parameters that FastMCP fills, may
+need a client's request, so its legs wait for one.
 """
 
 from __future__ import annotations
@@ -57,87 +57,92 @@ ERRORS: Final = {
     "resource": fastmcp_names.ResourceError,
     "template": fastmcp_names.ResourceError,
 }
-"""The errors of FastMCP that clients may read, by kind of component."""
+"""FastMCP's errors that clients may read, by component kind."""
 
 _MEDIA: Final = (SdkAudio, SdkImage, Embeddable)
 
 _OURS: Final = "__roundtrip__"
-"""Attribute of a function that FastMCP runs, for the function that asks."""
+"""Attribute of a plain function that FastMCP runs; its value is the asking function."""
 
 _INJECTED: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("roundtrip_injected", default=None)
-"""The values by which FastMCP fills parameters of the function being served. They are no arguments of the client."""
+"""Values with which FastMCP fills parameters of the current function. The client does not send them as arguments."""
 
 
 @dataclass(slots=True, eq=False)
 class _HostedLeg:
-    """A leg of a stored call, which runs through FastMCP without a client's call of the tool."""
+    """A stored call's leg that runs through FastMCP without a tool call from a client."""
 
     installation: Installation[Any]
     """The installation on the server that stores the call."""
     incoming: Incoming
     is_taken: bool = False
-    """True once its function has begun. Functions that it calls have calls of their own."""
+    """True once the leg's function has begun. If that function calls other functions, they start calls of their own."""
     end: Finished | Suspended | Authored | HandedOver | None = None
-    """The end of the leg, for which FastMCP may have no result."""
+    """The leg's end, which FastMCP's result cannot always express."""
     failure: MCPError | None = None
-    """The protocol error of the function."""
+    """The protocol error that the function raised."""
 
 
 _STORED_LEG: Final[ContextVar[_HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
-"""The leg of a stored call that the next function which FastMCP runs serves."""
+"""The stored call's leg that the next function run by FastMCP serves."""
 
 
 class FastMcpFunction(AskingFunction):
-    """Function that asks, and some of whose parameters FastMCP fills."""
+    """Asking function whose other parameters FastMCP may fill."""
 
     tool: fastmcp_names.Tool | None = None
-    """Its tool, once it is registered."""
+    """The function's tool, once it is registered."""
     is_filled_by_host: bool = False
-    """True if FastMCP fills parameters of it."""
+    """True if FastMCP fills any of the function's parameters."""
 
     @property
     def needs_request(self) -> bool:
-        """Return True if FastMCP may need the client's request to run it: to authorize it, or to fill parameters."""
+        """Return True if FastMCP may need a client's request to authorize the tool or to fill its parameters."""
         return self.is_filled_by_host or (self.tool is not None and self.tool.auth is not None)
 
     def is_called(self, method: str, name: str) -> bool:
-        """Return True if the request is for this function. A mounted, renamed or transformed tool has another name."""
+        """Return True if the request is for this function. The name may differ for a mounted, renamed or transformed
+        tool.
+        """
         if method != "tools/call" or fastmcp_names.is_client_tool_call() or _STORED_LEG.get() is not None:
             return True
         serving, server = serving_now(), fastmcp_names.serving_server()
         if serving is None or server is None:
             return False
-        # The outer server has dispatched the client's call to a mounted one, or a search to the tool that it found.
+        # The outer server passed the client's call on to a mounted server, or a search passed it on to the tool that it
+        # found.
         return serving.installation.host is not server or fastmcp_names.passes_calls_on(server, name)
 
     async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: Threads) -> Any:
-        """Run the function with FastMCP's values too."""
+        """Run the function with roundtrip's and FastMCP's values."""
         try:
             return await super().run(arguments, {**filled, **(_INJECTED.get() or {})}, context, threads)
         except fastmcp_names.FastMCPError as error:
             if self.policy(OncePolicy) is None:
                 raise
-            # A ledger keeps failures as those of roundtrip's own servers.
+            # A ledger stores failures in the form that roundtrip's own servers use.
             raise SdkToolError(str(error)) from error
 
     def raise_mistake(self, error: AttributeError) -> None:
-        """Raise the error for an author's mistake, such as to ask with FastMCP's own context."""
+        """Raise the error for an author's mistake, such as asking with FastMCP's own context."""
         super().raise_mistake(error)
         if (mistake := misused_context(error, fastmcp_names.Context)) is not None:
             raise mistake from error
 
     def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:
-        """Return the body of a call, if it may run in one go with plain resolvers."""
+        """Return the call's body if it can run in one pass with plain resolvers, or None."""
         return super().plain_body(arguments) if not _INJECTED.get() and self.policy(OncePolicy) is None else None
 
     def for_ledger(self, value: Any) -> CallToolResult:
-        """Convert its value to the result that a ledger keeps."""
+        """Convert the function's value to the result that a ledger stores."""
         if self.tool is None:
             raise RuntimeError(f"{self.owner} is not registered")
         return fastmcp_names.wire_result(self.tool, value)
 
     def as_sent(self, value: Any) -> Any:
-        """Return its value as clients receive it, for tracers. FastMCP converts it only later, and may fail."""
+        """Return the function's value as clients receive it, for tracers. FastMCP's own conversion runs later and may
+        fail.
+        """
         if self.tool is None or isinstance(value, CallToolResult):
             return value
         try:
@@ -149,8 +154,8 @@ class FastMcpFunction(AskingFunction):
         """Serve one leg.
 
         Raises:
-            FastMCPError: The call failed in a way that its client may read.
-            Exception: An error of the author's code, which FastMCP may mask.
+            FastMCPError: The call failed, and its client may read the reason.
+            Exception: The author's code raised an error, which FastMCP may mask.
         """
         leg = _STORED_LEG.get()
         if leg is not None and not leg.is_taken:
@@ -162,21 +167,21 @@ class FastMcpFunction(AskingFunction):
         incoming = Incoming.of(serving.request)
         record = incoming.record
         was_claimed = record is None or record.is_taken
-        # Middleware may try again, and then the last attempt counts.
+        # FastMCP's middleware may retry the call, and only the last attempt counts.
         serving.failure = None
 
         def tell(failure: MCPError) -> None:
             if record is not None and record.is_taken and not was_claimed:
-                # FastMCP would make a result of it.
+                # If this error were only raised, FastMCP would turn it into a result.
                 serving.failure = failure
 
         with self._in_host(injected, tell):
             return await self._serve_at_desk(serving, arguments, incoming)
 
     async def _serve_at_desk(self, serving: InstalledServing, arguments: dict[str, Any], incoming: Incoming) -> Any:
-        """Serve one leg of a client's request, around which features of the server serve the call."""
+        """Serve one leg of a client's request, together with the server's features for stored calls."""
         desk, legs, record = serving.installation.desk, serving.installation.legs, incoming.record
-        # Another function's call of this tool, or a prompt's, is no call of the client's.
+        # If a prompt or another function calls this tool, that is not the client's call.
         is_for_tool = record is not None and record.context.method == "tools/call" and self.kind == "tool"
         if record is None or not desk.features or not is_for_tool or not self.is_asked_for(incoming):
             return result_of(await legs.run(self, arguments, incoming))
@@ -195,13 +200,13 @@ class FastMcpFunction(AskingFunction):
         except MCPError as error:
             if error in raised:
                 raise
-            # An error of a feature, of which FastMCP would make a result.
+            # A feature raised this error. FastMCP would turn it into a result.
             serving.failure = error
             return text_result(error.error.message, is_error=True)
         return result_of_reply(end) if isinstance(end, dict) else result_of(end)
 
     async def _serve_stored(self, leg: _HostedLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
-        """Serve a leg of a stored call."""
+        """Serve a stored call's leg."""
         leg.is_taken = True
 
         def tell(failure: MCPError) -> None:
@@ -217,7 +222,7 @@ class FastMcpFunction(AskingFunction):
 
     @contextmanager
     def _in_host(self, injected: Mapping[str, Any], tell: Callable[[MCPError], None]) -> Generator[None]:
-        """Surround a leg with FastMCP's values, and make an error of FastMCP's of a failure that clients may read.
+        """Surround a leg with FastMCP's values, and convert failures that clients may read to FastMCP's errors.
 
         Args:
             injected: The values.
@@ -231,7 +236,7 @@ class FastMcpFunction(AskingFunction):
         except (RoundtripError, SdkToolError, SdkResourceError) as error:
             failure = tool_failure(self.name, error, mask=False)
             if isinstance(failure, UnexpectedToolError):
-                # An error of the author's code, masked or not as the server says.
+                # The author's code crashed. The server's options decide whether FastMCP masks the text.
                 raise
             if isinstance(failure, MCPError):
                 tell(failure)
@@ -249,19 +254,19 @@ def function_for_fastmcp(
     version: str | None = None,
     inline: bool = False,
 ) -> tuple[FastMcpFunction, Callable[..., Any]]:
-    """Make a function that may ask, and the function that FastMCP registers in its place.
+    """Return an asking function, and the plain function that FastMCP registers for it.
 
     Args:
         fn: The author's function.
-        kind: The kind of item that it is registered as.
-        name: The name that it is registered under; of a resource, its URI or template.
+        kind: The kind of component.
+        name: The registered name; for a resource, its URI or template.
         spec: The options of the standalone `@tool`.
-        defaults: The options of the server.
-        version: The version that it is registered as.
+        defaults: The server's options.
+        version: The registered version.
         inline: True to run a plain function on the event loop.
 
     Raises:
-        InvalidSignature: A parameter or a resolver of it can never be filled.
+        InvalidSignature: A parameter can never be filled, in the function or a resolver.
     """
     if is_generator_function(fn):
         raise InvalidSignature(
@@ -300,14 +305,14 @@ def function_for_fastmcp(
     shown: Any = wrapper
     setattr(shown, _OURS, function)
     if returns is not inspect.Signature.empty:
-        # FastMCP derives the output schema from it.
+        # FastMCP derives the output schema from the return annotation.
         wrapper.__annotations__["return"] = returns
         shown.__signature__ = inspect.signature(wrapper).replace(return_annotation=returns)
     return function, wrapper
 
 
 def _in_blocks(value: Any) -> Any:
-    """Return a tool's value with roundtrip's media and results as those of the protocol, which FastMCP knows."""
+    """Convert roundtrip's media and results in a tool's value to the protocol's types, which FastMCP knows."""
     if isinstance(value, ToolResult):
         return value.to_call_tool_result()
     if isinstance(value, _MEDIA):
@@ -320,20 +325,20 @@ def _in_blocks(value: Any) -> Any:
 
 
 def function_of_plain(plain: object) -> FastMcpFunction | None:
-    """Return the function that asks, of one that FastMCP runs; None for a function without roundtrip."""
+    """Return the asking function behind a plain function, or None for a function without roundtrip."""
     found: object = getattr(plain, _OURS, None)
     return found if isinstance(found, FastMcpFunction) else None
 
 
 def _serving(function: FastMcpFunction) -> InstalledServing | Installation[Any]:
-    """Return the request being served; without one, the installation of the server that runs the function.
+    """Return the current request, or outside a request the installation on the server that runs the function.
 
     Raises:
-        ToolError: The server that has the client's request has no roundtrip.
+        ToolError: The server that received the client's request has no roundtrip.
     """
     serving, session = serving_now(), fastmcp_names.session_now()
     if session is None:
-        # Called by the author, as `await mcp.call_tool(...)` in a test.
+        # The author called the function directly, for example with `await mcp.call_tool(...)` in a test.
         server = fastmcp_names.serving_server()
         found = installation_in(fastmcp_names.low_level_of(server)) if server is not None else None
         if found is not None:
@@ -349,17 +354,17 @@ def _serving(function: FastMcpFunction) -> InstalledServing | Installation[Any]:
 def install_stored_fastmcp_calls(
     installation: Installation[fastmcp_names.FastMCP[Any]], options: InstallOptions
 ) -> None:
-    """Give a FastMCP server what its options need: pages, a tool that continues calls, and an inbox.
+    """Add the pages, the tool that continues calls, and the inbox that a FastMCP server's options require.
 
     Raises:
         TypeError: The channels are not a list of names.
-        ValueError: The options contradict each other, or the server does not know its callers.
+        ValueError: The options contradict each other, or the server does not authenticate its callers.
         InvalidSignature: The ledger cannot store calls.
     """
     mcp = installation.host
 
     def add_tool(fn: Any, *, structured_output: bool, **details: Any) -> None:
-        del structured_output  # FastMCP's word for it is the schema
+        del structured_output  # FastMCP uses `output_schema` instead
         mcp.tool(fn, output_schema=None, **details)
 
     installation.custom_route, installation.add_tool = mcp.custom_route, add_tool
@@ -371,11 +376,11 @@ def install_stored_fastmcp_calls(
 
 
 class _ListedForClients(fastmcp_names.Transform):
-    """Lists tools as their clients can use them.
+    """Transform that lists tools in the form that their clients can use.
 
-    Tools that may ask lose the schemas of their results: clients check results against them, and word that a call waits
-    does not fit one. Results stay as they are. A mounted server hides its `continue_call`: the server that clients
-    connect to stores the calls.
+    It removes the output schema from tools that may ask. Clients validate results against that schema, and the message
+    that a call is waiting does not match it. The results stay unchanged. A mounted server hides its `continue_call`,
+    because the outer server, to which clients connect, stores the calls.
     """
 
     def __init__(self, installation: Installation[fastmcp_names.FastMCP[Any]], stored: StoredCalls) -> None:
@@ -383,7 +388,7 @@ class _ListedForClients(fastmcp_names.Transform):
         self._stored = stored
 
     async def list_tools(self, tools: Sequence[fastmcp_names.Tool]) -> Sequence[fastmcp_names.Tool]:
-        """Return the tools as they must be listed."""
+        """Return the tools to list."""
         serving = serving_now()
         is_mounted = serving is not None and serving.installation is not self._installation
         listed: list[fastmcp_names.Tool] = []
@@ -398,9 +403,9 @@ class _ListedForClients(fastmcp_names.Transform):
 
 
 class FastMcpTools(ToolHost):
-    """Tools of one FastMCP server, for stored calls.
+    """One FastMCP server's tools, for stored calls.
 
-    A stored call knows if it needs a request; mounts and searches give tools other names, so `is_gated` is False.
+    A stored call knows if it needs a request. Mounts and searches rename tools, so `is_gated` is always False.
 
     Args:
         installation: The installation on the server that clients connect to.
@@ -420,7 +425,7 @@ class FastMcpTools(ToolHost):
 
     @override
     def has_tool(self, name: str, version: str | None) -> bool:
-        # Mounts and transforms may have tools of any name.
+        # Mounts and transforms may provide tools under any name.
         mcp = self._installation.host
         own = [each for each in mcp.transforms if not isinstance(each, _ListedForClients)]
         if own or any(not isinstance(each, fastmcp_names.LocalProvider) or each.transforms for each in mcp.providers):

@@ -1,28 +1,28 @@
-"""Use the names of FastMCP that roundtrip needs, all in this module; a test fails when FastMCP moves one.
+"""FastMCP's names that roundtrip uses. Only this module imports them; a test fails when FastMCP moves a name.
 
-Public names of FastMCP come from here as well (`import Tool as Tool`), so that a version that roundtrip does not know
-fails at import, with one message. The private ones:
+It also re-exports public names (`import Tool as Tool`), so that an unknown FastMCP version fails at import, with one
+message. It uses these private names:
 
-`FastMCP._mcp_server` is the low-level server, whose boundary of request states roundtrip's replaces.
-`FastMCP._request_state_security` is the policy that its author gave for that boundary.
+`FastMCP._mcp_server` is the low-level server, on which roundtrip replaces the request-state boundary.
+`FastMCP._request_state_security` is the policy that the author passed for that boundary.
 
-`FastMCP._get_additional_http_routes` returns its author's pages, which the testing kit opens.
+`FastMCP._get_additional_http_routes` returns the author's pages, which the testing kit opens.
 
-`LocalProvider.add_tool`, `.add_prompt` and `.add_resource` are what every decorator and `add_` method of a server calls
-with the author's function; they are public, and replaced on the instance. `._components` are those that were registered
-before.
+`LocalProvider.add_tool`, `.add_prompt` and `.add_resource` are public. All decorators and `add_` methods of a server
+call them with the author's function, so roundtrip replaces them on the instance. `._components` holds the components
+that were registered earlier.
 
-`fastmcp.server.dependencies._is_client_tool_call` distinguishes the tool that a client has called from one that another
+`fastmcp.server.dependencies._is_client_tool_call` distinguishes a tool that the client called from a tool that another
 tool or a middleware calls.
 
-`BaseSearchTransform._call_tool_name` is the tool by which clients call those that a search has found.
+`BaseSearchTransform._call_tool_name` is the tool with which clients call the tools that a search found.
 
 `_WrappedProvider._inner` is the provider of a server that is mounted with a namespace.
 
-`FastMCPProviderTool._server` and `._original_name` are the tool of a mounted server behind one of the outer server.
+`FastMCPProviderTool._server` and `._original_name` locate the mounted server's tool behind an outer server's tool.
 
 `fastmcp.server.mixins.mcp_operations._normalize_call_tool_result` makes the result that goes over the wire; a ledger
-keeps it.
+stores that result.
 """
 
 from __future__ import annotations
@@ -91,47 +91,47 @@ FUNCTION_COMPONENTS: Final = (
     (FunctionResource, "read"),
     (FunctionResourceTemplate, "read"),
 )
-"""The classes of components that run the author's function, and the methods that do so."""
+"""Component classes that run the author's function, each with the method that runs it."""
 
 LISTS: Final = ("list_tools", "list_prompts", "list_resources", "list_resource_templates")
-"""The methods of a server that list its components."""
+"""Server methods that list components."""
 
 
 def low_level_of(mcp: FastMCP[Any]) -> LowLevelServer[Any]:
-    """Return the low-level server inside of a FastMCP server."""
+    """Return the SDK's low-level server inside a FastMCP server."""
     return _private(mcp, "_mcp_server")
 
 
 def policy_of(mcp: FastMCP[Any]) -> RequestStateSecurity | None:
-    """Return the policy of request states that a server was made with."""
+    """Return the request-state policy that the author passed to a server."""
     return _private(mcp, "_request_state_security")
 
 
 def components_of(provider: LocalProvider) -> Iterable[Any]:
-    """Return the tools, prompts and resources of a provider."""
+    """Return a provider's tools, prompts and resources."""
     return list(_private(provider, "_components").values())
 
 
 def providers_of(mcp: FastMCP[Any]) -> list[LocalProvider]:
-    """Return the providers of a server that hold functions."""
+    """Return a server's providers that hold functions."""
     return [provider for provider in mcp.providers if isinstance(provider, LocalProvider)]
 
 
 def mounted_by(provider: object) -> FastMCP[Any] | None:
-    """Return the server that a provider mounts; None if it mounts none."""
+    """Return the server that a provider mounts, or None if it mounts no server."""
     while isinstance(provider, _WrappedProvider):
         provider = _private(provider, "_inner")
     return provider.server if isinstance(provider, FastMCPProvider) else None
 
 
 def passes_calls_on(mcp: FastMCP[Any], name: str) -> bool:
-    """Return True if a tool of a server calls the tool that its arguments name, and returns its result."""
+    """Return True if this tool belongs to a search, and calls the tool that its arguments name."""
     searches = (each for each in mcp.transforms if isinstance(each, BaseSearchTransform))
     return any(_private(each, "_call_tool_name") == name for each in searches)
 
 
 def routes_of(mcp: FastMCP[Any]) -> list[Any]:
-    """Return the pages beside MCP that its author added."""
+    """Return the author's HTTP pages, which are not part of MCP."""
     return list(_private(mcp, "_get_additional_http_routes")())
 
 
@@ -143,19 +143,19 @@ def _private(owner: Any, name: str) -> Any:
 
 
 def has_generated_name(mcp: FastMCP[Any]) -> bool:
-    """Return True if a server has no name of its own: FastMCP then makes another one in each process."""
+    """Return True if the author gave the server no name. FastMCP then generates a different name in each process."""
     made = FastMCP.generate_name()
     kind, _, drawn = mcp.name.rpartition("-")
     return kind == made.rpartition("-")[0] and len(mcp.name) == len(made) and set(drawn) <= set("0123456789abcdef")
 
 
 def is_client_tool_call() -> bool:
-    """Return True if the tool being called on this server is the one that the client named."""
+    """Return True if the client itself called the tool that is now running."""
     return _is_client_tool_call()
 
 
 def serving_server() -> FastMCP[Any] | None:
-    """Return the server whose component is being run."""
+    """Return the server whose component is running, or None."""
     try:
         return get_server()
     except RuntimeError:
@@ -163,13 +163,13 @@ def serving_server() -> FastMCP[Any] | None:
 
 
 def session_now() -> Any:
-    """Return the session of the request that FastMCP serves; None outside of requests."""
+    """Return the session of FastMCP's current request, or None outside a request."""
     context = fastmcp_request_ctx.get()
     return context.session if context is not None else None
 
 
 def injected_parameters(fn: Callable[..., Any], hints: dict[str, Any]) -> tuple[str, ...]:
-    """Return the parameters that FastMCP fills: its dependencies, contexts and sessions."""
+    """Return the names of parameters that FastMCP fills: its dependencies, contexts and sessions."""
     by_type = (
         name
         for name, hint in hints.items()
@@ -179,7 +179,7 @@ def injected_parameters(fn: Callable[..., Any], hints: dict[str, Any]) -> tuple[
 
 
 async def function_below(tool: Tool) -> object:
-    """Return the function of a tool, behind transforms and mounts; None if it is elsewhere."""
+    """Return a tool's function, behind transforms and mounts, or None if this process does not have the function."""
     found: Tool | None = tool
     while found is not None:
         if isinstance(found, TransformedTool):
@@ -193,17 +193,17 @@ async def function_below(tool: Tool) -> object:
 
 
 def kind_and_name_of(component: Any) -> tuple[str, str]:
-    """Return the kind of a component, and its name or URI."""
-    # Its key is `tool:name@version`.
+    """Return a component's kind, and its name or URI."""
+    # A component's key has the form `tool:name@version`.
     kind, _, named = str(component.key).partition(":")
     return kind, named.rpartition("@")[0]
 
 
 def wire_result(tool: Tool, value: Any) -> CallToolResult:
-    """Convert a tool's value as FastMCP does, to the result that goes over the wire."""
+    """Convert a tool's value to the result that goes over the wire, like FastMCP."""
     return wire_form(tool.convert_result(value))
 
 
 def wire_form(result: ToolResult) -> CallToolResult:
-    """Return a result of FastMCP as it goes over the wire."""
+    """Convert a FastMCP result to the form that goes over the wire."""
     return _normalize_call_tool_result(result.to_mcp_result())

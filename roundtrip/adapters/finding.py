@@ -1,10 +1,10 @@
-"""Find roundtrip on a server of any class, and the parts of the SDK's own classes, by their private names.
+"""The roundtrip part of any server object, and the private names of the SDK's classes.
 
-`MCPServer._tool_manager`, `._prompt_manager` and `._resource_manager` have what was registered. `ToolManager._tools` is
-where a tool goes that is not made of a function by the SDK.
+`MCPServer._tool_manager`, `._prompt_manager` and `._resource_manager` hold the registered components.
+`ToolManager._tools` receives tools that the SDK did not make from a function.
 
-`MCPServer._subscriptions` is the bus on which clients hear of changes, and `._custom_starlette_routes` are the author's
-pages. No other module of the adapters uses private names of the SDK; this one rejects an SDK that has moved one.
+`MCPServer._subscriptions` is the bus that announces changes to clients. `._custom_starlette_routes` holds the author's
+pages. In the adapters, only this module uses private names of the SDK. It rejects an SDK that has moved one of them.
 """
 
 from __future__ import annotations
@@ -41,55 +41,55 @@ require_names(
     }
 )
 
-# The SDK's logger, with the SDK's message for the same case.
+# The SDK's own logger, because `takes_tool` logs the SDK's message.
 logger = get_logger("mcp.server.mcpserver.tools.tool_manager")
 
 
 AttachedServer = Server[Any] | Installation[Any]
-"""A server with roundtrip: one of roundtrip's own class, or the installation on a server of another class."""
+"""A server with roundtrip: a `Server`, or the installation on another class's server."""
 
 
 class FastMcpServer(Protocol):
-    """A FastMCP server; FastMCP need not be installed."""
+    """FastMCP server, described without importing FastMCP."""
 
     @property
     def name(self) -> str:
-        """Return its name."""
+        """Return the server's name."""
         ...
 
     @property
     def http_app(self) -> Callable[..., Starlette]:
-        """Return the method that makes the ASGI application which serves it."""
+        """Return the method that makes the server's ASGI application."""
         ...
 
 
 AnyServer = MCPServer[Any] | LowLevelServer[Any] | FastMcpServer
-"""A server object of any class."""
+"""Any server class that roundtrip supports."""
 
 
 def is_fastmcp(server: object) -> TypeIs[FastMcpServer]:
-    """Return True for a server of FastMCP."""
+    """Return True for a FastMCP server."""
     return isinstance(server, _fastmcp_classes())
 
 
 def is_server(server: object) -> TypeIs[AnyServer]:
-    """Return True for a server object of any class."""
+    """Return True for a server object of any supported class."""
     return isinstance(server, server_classes())
 
 
 def server_classes() -> tuple[type[Any], ...]:
-    """Return the classes of servers; FastMCP's only if it has been imported."""
+    """Return the supported server classes; FastMCP's class is included only if FastMCP has been imported."""
     return MCPServer, LowLevelServer, *_fastmcp_classes()
 
 
 def _fastmcp_classes() -> tuple[type[Any], ...]:
-    # Without an import: the author of such a server has imported it.
+    # Do not import FastMCP: if such a server exists, its author has imported FastMCP already.
     fastmcp: Any = sys.modules.get("fastmcp")
     return () if fastmcp is None else (fastmcp.FastMCP,)
 
 
 def low_level(server: AnyServer) -> LowLevelServer[Any]:
-    """Return the SDK's low-level server inside of a server."""
+    """Return the SDK's low-level server inside a server."""
     if isinstance(server, MCPServer):
         return server._lowlevel_server  # pyright: ignore[reportPrivateUsage]
     if isinstance(server, LowLevelServer):
@@ -98,14 +98,14 @@ def low_level(server: AnyServer) -> LowLevelServer[Any]:
 
 
 def attached(server: object) -> AttachedServer | None:
-    """Return the part of a server that is roundtrip's: itself, or its installation; None if it has none."""
+    """Return the object that adds roundtrip to a server: the `Server` itself, its installation, or None."""
     if isinstance(server, Server | Installation):
         return cast("AttachedServer", server)
     return installation_in(low_level(server)) if is_server(server) else None
 
 
 def functions_of(server: MCPServer[Any]) -> Iterator[tuple[str, str, Callable[..., Any]]]:
-    """Yield the registered functions, with their kinds and names."""
+    """Yield each registered function with its kind and name."""
     for tool in server._tool_manager.list_tools():  # pyright: ignore[reportPrivateUsage]
         yield "tool", tool.name, tool.fn
     for prompt in server._prompt_manager.list_prompts():  # pyright: ignore[reportPrivateUsage]
@@ -115,7 +115,7 @@ def functions_of(server: MCPServer[Any]) -> Iterator[tuple[str, str, Callable[..
 
 
 def takes_tool(server: MCPServer[Any], name: str) -> bool:
-    """Return True if a tool of this name can be registered; a second one is ignored, as by the SDK."""
+    """Return True if no tool has this name yet. Like the SDK, ignore a second tool, and log a warning if configured."""
     manager = server._tool_manager  # pyright: ignore[reportPrivateUsage]
     if manager.get_tool(name) is None:
         return True
@@ -125,15 +125,15 @@ def takes_tool(server: MCPServer[Any], name: str) -> bool:
 
 
 def put_tool(server: MCPServer[Any], tool: Tool) -> None:
-    """Register a tool object."""
+    """Register a tool object, which replaces any tool with the same name."""
     server._tool_manager._tools[tool.name] = tool  # pyright: ignore[reportPrivateUsage]
 
 
 def bus_of(server: MCPServer[Any]) -> SubscriptionBus | None:
-    """Return the bus on which clients hear of changes."""
+    """Return the bus that announces changes to clients."""
     return server._subscriptions  # pyright: ignore[reportPrivateUsage]
 
 
 def routes_of(server: MCPServer[Any]) -> list[Any]:
-    """Return the pages beside MCP that its author added."""
+    """Return the author's HTTP pages, which are not part of MCP."""
     return list(server._custom_starlette_routes)  # pyright: ignore[reportPrivateUsage]

@@ -1,7 +1,8 @@
-"""Provide `Installation`: what roundtrip keeps for a server of another class.
+"""`Installation`: the roundtrip parts of a server from another class.
 
-A middleware inside the boundary of tokens names the installation that serves a request. A function that asks finds it
-there, and not where it was registered: FastMCP servers are mounted on each other, and only the outermost has a client.
+A middleware inside the token boundary records which installation serves a request. An asking function uses that record,
+not the server that registered the function. FastMCP servers can be mounted on each other, and only the outermost server
+has a client.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ HostT = TypeVar("HostT")
 
 
 class InstallOptions(PartsOptions, StoringOptions, total=False):
-    """Options of `install`; those of `roundtrip.Server` with the same names say more."""
+    """Options for `install`; see the same options in `roundtrip.Server` for details."""
 
     request_state_security: RequestStateSecurity | None
-    """The SDK's policy, instead of `keys`. FastMCP's servers have it already."""
+    """The SDK's policy, instead of `keys`. A FastMCP server takes the policy in its own constructor."""
     build: str | None
-    """A name for this build of the application. By default a digest of the tools' source."""
+    """A name for this build of the application. The default is a digest of the tools' source."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,44 +61,44 @@ class InstalledServing:
 
     installation: Installation[Any]
     request: ServerRequestContext[Any, Any]
-    """The request, with the author's own part of its state."""
+    """The request's context, whose `requestState` contains only the author's part."""
     failure: MCPError | None = None
-    """The protocol error that its client receives in place of what the host makes of it."""
+    """The protocol error to send to the client instead of the host's result."""
 
 
 _WORKERS: Final = ("run_tasks", "task_engine")
-"""Options of `roundtrip.Server` for `roundtrip worker`, which serves no other class."""
+"""Options that `roundtrip.Server` has for `roundtrip worker`, which cannot serve other classes."""
 
 _SERVING: Final[ContextVar[InstalledServing | None]] = ContextVar("roundtrip_serving", default=None)
 
 
 def serving_now() -> InstalledServing | None:
-    """Return the request being served, if its server has an installation."""
+    """Return the current request, if its server has an installation."""
     return _SERVING.get()
 
 
 class Installation(Attached, Generic[HostT]):
-    """roundtrip on a server of another class: its runner of legs, and the functions that ask.
+    """The leg runner and asking functions that roundtrip adds to another class's server.
 
-    It is a middleware of the server, inside the boundary of tokens.
+    It is a middleware on that server, inside the token boundary.
 
     Args:
         host: The server.
-        low_level: The SDK's low-level server inside of it.
-        given: The server's own policy of tokens, in place of which `options` may have another.
-        options: The options of `install`.
+        low_level: The SDK's low-level server inside the host.
+        given: The host's own token policy. A policy in `options` overrides it.
+        options: The options that the author passed to `install`.
         context_server: The server that contexts show as `ctx.mcp_server`.
-        bus: The server's bus of changes.
-        routes: Returns the pages beside MCP that the author added.
-        mounted: Returns the installations of servers that are mounted on this one.
+        bus: The host's bus for change announcements.
+        routes: Returns the author's HTTP pages, which are not part of MCP.
+        mounted: Returns the installations on servers that the host mounts.
     """
 
     has_own_tool_handler = False
 
     custom_route: Callable[..., Callable[[PageHandler], object]]
-    """Adds a page beside MCP, on servers that store calls."""
+    """Adds an HTTP page, on servers that store calls."""
     add_tool: Callable[..., None]
-    """Registers a tool that asks, on servers that store calls."""
+    """Registers an asking tool, on servers that store calls."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class Installation(Attached, Generic[HostT]):
         self._routes = routes
         self._mounted = mounted
         self.functions: dict[tuple[Kind, str, str | None], AskingFunction] = {}
-        """The functions that ask, by kind, name and version."""
+        """The asking functions, by kind, name and version."""
         self.desk = CallDesk()
         for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}
         given = options.get("request_state_security") or given
@@ -130,7 +131,9 @@ class Installation(Attached, Generic[HostT]):
         low_level.middleware.insert(place + 1, self)
 
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        """Serve one message as the SDK's middlewares do, name this installation, and raise the protocol error."""
+        """Serve one message as an SDK middleware. Record this installation for the request, and raise its protocol
+        error.
+        """
         serving = InstalledServing(self, ctx)
         with holding(_SERVING, serving):
             result = await call_next(ctx)
@@ -140,21 +143,21 @@ class Installation(Attached, Generic[HostT]):
 
     @property
     def name(self) -> str:
-        """Return the name of the server."""
+        """Return the server's name."""
         return self.low_level.name
 
     @property
     def middleware(self) -> list[ServerMiddleware[Any]]:
-        """Return the middlewares of the low-level server."""
+        """Return the low-level server's middlewares."""
         return self.low_level.middleware
 
     @property
     def own_routes(self) -> list[Any]:
-        """Return the routes beside MCP that the author added, such as the pages of `ElicitUrl`."""
+        """Return the routes that the author added beside MCP, such as the pages that `ElicitUrl` opens."""
         return self._routes()
 
     def identity(self) -> probe.Identity:
-        """Return the facts that all instances of the service must have in common, now that tools are registered."""
+        """Return the facts that all of the service's instances must share. Call it after all tools are registered."""
         functions = list(self._all_functions())
         told = (f"{function.kind} {function.name}@{function.version or ''}\n{function.build}" for function in functions)
         once = any(function.policy(OncePolicy) is not None for function in functions)
@@ -168,37 +171,39 @@ class Installation(Attached, Generic[HostT]):
             yield from each._all_functions()
 
     def adopt(self, function: AskingFunction) -> None:
-        """Take over a function that asks.
+        """Register an asking function with this installation.
 
         Raises:
-            InvalidSignature: This server could not serve it.
-            ValueError: The server cannot keep a promise of it.
+            InvalidSignature: This server cannot serve the function.
+            ValueError: The server cannot keep one of the function's promises.
         """
         self._adopt(function)
         self.functions[function.kind, function.name, function.version] = function
 
     @property
     def plans(self) -> dict[str, Plan]:
-        """Return the plans that fill the parameters of tools that ask, by name."""
+        """Return each asking tool's plan for filling its parameters, by tool name."""
         return {name: function.planned.plan for (kind, name, _), function in self.functions.items() if kind == "tool"}
 
     def plan_of(self, name: str, version: str | None = None) -> Plan | None:
-        """Return the plan that fills the parameters of a tool in a version, by default the one registered last."""
+        """Return the plan for one tool version. The default is the version that was registered last."""
         found = self.functions.get(("tool", name, version))
         return found.planned.plan if found is not None else self.plans.get(name) if version is None else None
 
     def is_served_in_legs(self, kind: Kind, identifier: str) -> bool:
-        """Return True if a prompt of this name, or a template of this URI, is served in legs and so may ask."""
+        """Return True if the prompt with this name, or the template with this URI, is served in legs and therefore may
+        ask.
+        """
         return any((known, name) == (kind, identifier) for known, name, _ in self.functions)
 
     def resources_for(self, uri: str) -> Iterator[str]:
-        """Yield the URIs and URI templates of resources that ask and match a URI."""
+        """Yield the URI or URI template of each asking resource that matches a URI."""
         for kind, name, _ in self.functions:
             if kind == "resource" and (name == uri or UriTemplate.parse(name).match(uri) is not None):
                 yield name
 
     def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
-        """Return the registered name that a request calls, if it asks."""
+        """Return the registered name that a request uses, if that function asks; trace every request."""
         named = (ctx.params or {}).get("name")
         known = any(name == named for _, name, _ in self.functions)
         return (named if isinstance(named, str) and known else None), True
@@ -208,7 +213,7 @@ def _check_names(options: InstallOptions) -> None:
     """Reject options that do not exist.
 
     Raises:
-        TypeError: One does not.
+        TypeError: An option does not exist.
     """
     for name in options.keys() - InstallOptions.__annotations__:
         if name in _WORKERS:
@@ -220,31 +225,31 @@ def _check_names(options: InstallOptions) -> None:
 
 
 def installation_in(low_level: LowLevelServer[Any]) -> Installation[Any] | None:
-    """Return the installation on a low-level server, if there is one."""
+    """Return the installation on a low-level server, or None."""
     found = [cast("Installation[Any]", each) for each in low_level.middleware if isinstance(each, Installation)]
     return found[0] if found else None
 
 
 def refuse_second(low_level: LowLevelServer[Any]) -> None:
-    """Reject a server that roundtrip is attached to already.
+    """Reject a server that has roundtrip already.
 
     Raises:
-        ValueError: It is.
+        ValueError: roundtrip is already installed on this server.
     """
     if any(isinstance(each, RequestBoundary) for each in low_level.middleware):
         raise ValueError(f"server {low_level.name!r} has roundtrip already; call install() once, before its tools")
 
 
 def refuse_options(given: ToolSpec, reasons: Iterable[tuple[Sequence[str], str]], *, owner: str) -> None:
-    """Reject options of the standalone `@tool` that mean nothing on a server.
+    """Reject options from the standalone `@tool` that have no effect on this server.
 
     Args:
         given: The options.
-        reasons: Names of options, and for each group the reason with what to do.
-        owner: The tool, for the message.
+        reasons: Groups of option names, each with the reason and what to do.
+        owner: The tool, for the error message.
 
     Raises:
-        InvalidSignature: An option is one of them.
+        InvalidSignature: An option belongs to one of the groups.
     """
     for name in given:
         for group, reason in reasons:

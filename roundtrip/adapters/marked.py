@@ -1,4 +1,4 @@
-"""Tell functions that use roundtrip from those that are the host's alone, which no adapter changes."""
+"""Detection of functions that use roundtrip. Adapters leave all other functions to the host."""
 
 import inspect
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from roundtrip.tools.options import spec_of
 
 
 def uses_roundtrip(fn: Callable[..., Any], *, kinds: tuple[type[Any], ...] = (Resolve, Dependency)) -> bool:
-    """Return True if a function has a marker, a context or an option of roundtrip's, even in a place that is wrong.
+    """Return True if a function has a marker, a context or an option from roundtrip, even in a wrong place.
 
     Args:
         fn: The function.
-        kinds: The classes of markers that count.
+        kinds: The marker classes to look for.
     """
     if spec_of(fn):
         return True
@@ -33,7 +33,7 @@ def uses_roundtrip(fn: Callable[..., Any], *, kinds: tuple[type[Any], ...] = (Re
 
 
 def misused_context(error: BaseException | None, kind: type[Any]) -> ContextOfHost | None:
-    """Return the error to raise if an error, or a cause of it, is that code asked with a host's own kind of context."""
+    """Return the error to raise if an error, or a cause of it, shows that code asked with a host's own context."""
     while error is not None and not isinstance(error, AttributeError | ContextOfHost):
         error = error.__cause__
     if (
@@ -50,5 +50,5 @@ def _mentions(annotation: Any, kinds: tuple[type[Any], ...]) -> bool:
         return True
     if isinstance(annotation, type) and issubclass(annotation, (*kinds, AskingContext)):
         return True
-    # The type of an `Annotated`, its extras, and the members of a union.
+    # Check the type inside an `Annotated`, its extras, and the members of a union.
     return any(_mentions(part, kinds) for part in get_args(annotation))

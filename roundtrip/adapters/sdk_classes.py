@@ -1,4 +1,4 @@
-"""Attach roundtrip to the SDK's own classes: to `MCPServer`, and to the low-level `Server` by `bind`."""
+"""Adapters for the SDK's own classes: `MCPServer`, and the low-level `Server` with `bind`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ logger = logging.getLogger("mcp.server.mcpserver.server")
 
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 _UNBOUND: Final = ToolDefaults(Limits(ttl=600.0, max_age=3600.0), foreign=foreign)
-"""Options for tools that are bound before there is a server."""
+"""Options for tools that are bound before a server exists."""
 
 _NEEDS_SERVER: Final = "needs roundtrip.Server, as the SDK's classes {}; leave it out, or change the class"
 _REFUSED: Final = (
@@ -71,7 +71,7 @@ _REFUSED: Final = (
 
 
 class _Tools(ToolCalls):
-    """The tools of one installation that ask."""
+    """One installation's asking tools."""
 
     def __init__(self, installation: Installation[Any]) -> None:
         super().__init__(
@@ -82,16 +82,16 @@ class _Tools(ToolCalls):
             ToolRegistry("replace", Visibility()),
             gates=_no_gates,
             probe=None,
-            # The SDK's classes never send the text of a crash.
+            # The SDK's classes never send a crash's text.
             masks_errors=lambda: True,
         )
         self.installation = installation
 
     def register(self, fn: Callable[..., Any], spec: ToolSpec = ToolSpec()) -> RegisteredTool:  # noqa: B008 - a value
-        """Make a tool of a function.
+        """Register a function as a tool.
 
         Raises:
-            InvalidSignature: It cannot work on a server of the SDK's.
+            InvalidSignature: The function cannot work on an SDK server.
         """
         tool = _registered(fn, spec, self.installation.defaults)
         self.installation.adopt(tool.function)
@@ -103,10 +103,10 @@ class _Tools(ToolCalls):
     async def call(
         self, tool: RegisteredTool, arguments: dict[str, Any], incoming: Incoming
     ) -> CallToolResult | InputRequiredResult:
-        """Serve one leg of a tool, with the errors that the SDK's handler expects.
+        """Serve one leg of a tool call, and raise the errors that the SDK's handler expects.
 
         Raises:
-            ToolError: The arguments do not fit, or the tool failed.
+            ToolError: The arguments are invalid, or the tool failed.
             MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
         if tool.function.is_asked_for(incoming):
@@ -115,10 +115,10 @@ class _Tools(ToolCalls):
 
 
 def _registered(fn: Callable[..., Any], spec: ToolSpec, defaults: ToolDefaults) -> RegisteredTool:
-    """Make a tool of a function.
+    """Make a tool from a function.
 
     Raises:
-        InvalidSignature: It cannot work on a server of the SDK's.
+        InvalidSignature: The function cannot work on an SDK server.
     """
     merged: ToolSpec = {**spec_of(fn), **spec}
     refuse_options(merged, _REFUSED, owner=f"tool {merged.get('name') or display_name(fn)!r}")
@@ -130,14 +130,14 @@ def _no_gates() -> Never:
 
 
 class AskingTool(SdkTool):
-    """Tool of the SDK whose function asks by roundtrip."""
+    """SDK tool object whose function asks with roundtrip."""
 
     _tool: RegisteredTool = PrivateAttr()
     _tools: _Tools = PrivateAttr()
 
     @classmethod
     def of(cls, tool: RegisteredTool, tools: _Tools) -> AskingTool:
-        """Return the SDK's object for a registered tool."""
+        """Return the SDK's tool object for a registered tool."""
 
         async def stand_in() -> None: ...
 
@@ -160,21 +160,21 @@ class AskingTool(SdkTool):
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
-        """Return the schema of its results; None if a client may get another result in their place."""
+        """Return the results' schema, or None if a client may get another result instead."""
         listing, relist = self._tool.listing, self._tools.tools.relist
         return (listing if relist is None else relist(self._tool, listing)).output_schema
 
     async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
-        """Serve one leg of a call. The result is converted in any case."""
+        """Serve one leg of a call. The result is always converted."""
         return await self._tools.call(self._tool, arguments, Incoming.by(context))
 
 
 def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any], options: InstallOptions) -> None:
-    """Let the tools, prompts and resource templates of an `MCPServer` ask that are registered from now on.
+    """Let an `MCPServer`'s tools, prompts and resource templates ask, if they are registered after this call.
 
     Raises:
-        ValueError: It has roundtrip already, or the options contradict each other.
-        InvalidSignature: A function with roundtrip's markers was registered before.
+        ValueError: roundtrip is already installed on this server, or the options contradict each other.
+        InvalidSignature: A function with roundtrip's markers was registered before this call.
     """
     refuse_second(low_level)
     for kind, name, fn in finding.functions_of(server):
@@ -227,7 +227,10 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
 
 
 def _adding_plain(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
-    """Return a method that adds no object made of a function with roundtrip's markers, which clients could fill."""
+    """Wrap a method that adds objects, and reject objects made from a function with roundtrip's markers.
+
+    Clients could fill such a function's markers.
+    """
 
     def add_plain(made: Any, *given: Any, **details: Any) -> Any:
         fn = getattr(made, "fn", None)
@@ -242,7 +245,7 @@ def _adding_plain(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
 
 
 def _naming_context(run: Callable[..., Any], kind: type[Exception]) -> Callable[..., Any]:
-    """Return a method that raises an error with advice if a plain function asks with the SDK's own context."""
+    """Wrap a method, and raise an error with advice if a plain function asks with the SDK's own context."""
 
     @functools.wraps(run)
     async def run_plain(*given: Any, **named: Any) -> Any:
@@ -287,7 +290,7 @@ def _asking_resources(resource: Callable[..., Any], installation: Installation[A
 
 
 def _plain(kind: Kind, name: str, fn: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:
-    """Return a function for the SDK: itself, or one that serves a leg of it."""
+    """Return the function to register with the SDK: a plain function itself, or a wrapper that serves one leg."""
     if not uses_roundtrip(fn):
         return fn
     refuse_options(spec_of(fn), [([*ToolSpec.__annotations__], "is for tools; leave it out")], owner=f"{kind} {name!r}")
@@ -298,12 +301,12 @@ def _plain(kind: Kind, name: str, fn: Callable[..., Any], installation: Installa
 
 
 def _replace(server: object, name: str, method: Callable[..., Any]) -> None:
-    # To type checkers it is a method of the class.
+    # `setattr`, because type checkers reject an assignment to a method.
     setattr(server, name, method)
 
 
 class BoundTools:
-    """Tools of functions for a low-level server: the handler of `tools/call`, and `list_tools` for `tools/list`."""
+    """Tools for a low-level server: a handler for `tools/call`, and `list_tools` for `tools/list`."""
 
     def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
         if not functions:
@@ -343,10 +346,10 @@ class BoundTools:
             return text_result(str(error), is_error=True)
 
     def attach(self, installation: Installation[Any]) -> _Tools:
-        """Return the tools of one server.
+        """Return the bound tools as one server's tools.
 
         Raises:
-            InvalidSignature: The server cannot serve one.
+            InvalidSignature: The server cannot serve one of the tools.
         """
         tools = self._tools.get(installation)
         if tools is None:
@@ -357,7 +360,7 @@ class BoundTools:
 
 
 def _bound_in(handler: object) -> BoundTools | None:
-    """Return the bound tools that a handler is, or that it uses by their name; None if there are none."""
+    """Return the bound tools that are the handler or that its code refers to, or None."""
     if isinstance(handler, BoundTools):
         return handler
     function = getattr(handler, "__func__", handler)
@@ -366,17 +369,17 @@ def _bound_in(handler: object) -> BoundTools | None:
     try:
         used = inspect.getclosurevars(function)
     except ValueError:
-        # A variable of the function around it has no value yet.
+        # A variable in the enclosing function has no value yet.
         return None
     named = [*used.nonlocals.values(), *used.globals.values()]
     return next((each for each in named if isinstance(each, BoundTools)), None)
 
 
 def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -> None:
-    """Let the bound tools of a low-level server ask.
+    """Let a low-level server's bound tools ask.
 
     Raises:
-        ValueError: It has roundtrip already, or the options contradict each other.
+        ValueError: roundtrip is already installed on this server, or the options contradict each other.
         InvalidSignature: The server cannot serve a bound tool.
     """
     refuse_second(server)
@@ -386,7 +389,7 @@ def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -
             "roundtrip; use MCPServer, FastMCP or roundtrip.Server"
         )
     if not any(isinstance(each, RequestStateBoundary) for each in server.middleware):
-        # `install` replaces it.
+        # `install` replaces this boundary.
         server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=server.name))
     entry = server.get_request_handler("tools/call")
     bound = _bound_in(entry.handler) if entry is not None else None
