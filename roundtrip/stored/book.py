@@ -45,7 +45,7 @@ _STATUSES: Final[Mapping[StoredState, str]] = {
 """The task statuses that clients see. For the other states, the status is the state's name."""
 _LOST_ERROR: Final = {
     "code": -32603,
-    "message": "the worker of this task died or fell silent while its body ran, and it is not run again; "
+    "message": "the worker of this task died or stopped responding while the body ran; the body is not run again, and "
     "its outcome is unknown",
 }
 
@@ -80,17 +80,17 @@ class CallBook:
         is_private = ledger.reach is Reach.PROCESS
         if not isinstance(ledger, HasCallStore):
             raise InvalidSignature(
-                f"{needed_by} needs a ledger that stores tasks, and {type(ledger).__name__} does not; give the server "
-                "a SqliteLedger, a RedisLedger or a PostgresLedger"
+                f"{needed_by} needs a ledger that stores tasks, got {type(ledger).__name__}; give the server a "
+                "SqliteLedger, a RedisLedger or a PostgresLedger"
             )
         if protection.ring is None:
             raise KeysMissing(
-                f"{needed_by} needs a key, and request_state_security= gives none for what is stored; add seal_keys="
+                f"{needed_by} needs a key for stored tasks, and request_state_security= gives none; add seal_keys="
             )
         if not is_private and protection.own_key:
             raise KeysMissing(
-                f"{needed_by} with a {type(ledger).__name__} needs keys=: the random key of this process could not "
-                "read its calls after a restart; pass keys=, or set ROUNDTRIP_KEY_FILE to one of `roundtrip keys new`"
+                f"{needed_by} with a {type(ledger).__name__} needs keys=: after a restart, this process's random key "
+                "would be gone; pass keys=, or set ROUNDTRIP_KEY_FILE to a key file from `roundtrip keys new`"
             )
         self.store: CallStore = ledger.tasks
         self.knows_users_by_token = protection.policy.bind_principal is authenticated_principal
@@ -181,7 +181,7 @@ class CallBook:
         try:
             return await self.view(call_id)
         except ContentUnreadable:
-            _LOG.warning("a stored call cannot be read with the keys of this server; give all instances the same keys")
+            _LOG.warning("no key of this server opens a stored call; give all instances the same keys")
             return None
 
     async def change(
@@ -231,7 +231,7 @@ class CallBook:
                 try:
                     tracer.stop(stopped)
                 except Exception:
-                    logger.exception("a tracer failed on the end of a stored call")
+                    logger.exception("a tracer failed when a stored call ended")
 
     def _reply(self, entry: CallEntry, content: CallContent) -> dict[str, Any]:
         """Return the result with which a task ends for a client that cannot show the task's questions."""

@@ -306,7 +306,7 @@ class CallNotChanged(RoundtripError):
 
 def already_ended(entry: CallEntry) -> CallNotChanged:
     """Return the error for an action on a call that has ended."""
-    return CallNotChanged(f"it has ended already, and is {entry.state.value}")
+    return CallNotChanged(f"the call has already ended, and is {entry.state.value}")
 
 
 class CallFeature:

@@ -160,13 +160,13 @@ class CallLease(Lease):
                 return await self._change_once(work)
             except ContentUnreadable:
                 _LOG.warning(
-                    "a task of %s is now sealed with a key that this server does not have, and goes on elsewhere; give "
-                    "all workers the new key before `roundtrip calls rekey`",
+                    "a task of %s is now sealed with a key that this worker does not have, so another worker must "
+                    "continue it; give all workers the new key before `roundtrip calls rekey`",
                     self.owner,
                 )
                 return False
             except LedgerDown as error:
-                _LOG.warning("a worker cannot write a task of %s, and tries again: %s", self.owner, error)
+                _LOG.warning("a worker cannot store a task of %s, and will try again: %s", self.owner, error)
                 left = ends - anyio.current_time()
                 if left <= 0:
                     break

@@ -200,7 +200,7 @@ class BodyWaits:
             else:
                 return Wait(until, name)
         if not values[key].value:
-            raise TimeoutError(f"no signal {name!r} came in time")
+            raise TimeoutError(f"no signal {name!r} arrived in time")
         return values[key].value
 
     def _until(self, name: str, seconds: float) -> float:

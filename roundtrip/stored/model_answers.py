@@ -81,7 +81,7 @@ def read_answer(key: str, params: Mapping[str, Any], answer: Any) -> dict[str, A
     elif _is_single(schema):
         values = {_VALUE: answer}
     else:
-        raise AnswersInvalid(f"the answer to {_shown(key)} must be an object of its fields, or null to decline")
+        raise AnswersInvalid(f"the answer to {_shown(key)} must be an object with the form fields, or null to decline")
     fields = {field.name: field for field in fields_of(schema)}
     if wrong := [*_mistakes(fields, values)]:
         raise AnswersInvalid("; ".join(f"{_shown(key)}, {text}" for text in wrong))

@@ -34,9 +34,13 @@ T = TypeVar("T")
 
 _PAGE: Final = 200
 _OVERDUE_SECONDS: Final = 60.0
-_NOT_OWN: Final = "it is another service's, or no key of this server opens it; name its own server, with its keys"
-_TIME_IS_OVER: Final = "The time of this call is over: an operator of the server has ended it."
-_UNKNOWN: Final = "it was interrupted, or the store could not be used; look at the call to see if it was done"
+_NOT_OWN: Final = (
+    "the task is another service's, or no key of this server opens it; use the task's own server, with its keys"
+)
+_EXPIRED: Final = "This call has ended: an operator of the server expired it."
+_UNKNOWN: Final = (
+    "the action was interrupted, or the store could not be used; check the call to see if the action was done"
+)
 _UNFIT: Final = "the answer does not fit its question"
 """Logged instead of the violated rule. A rule can contain form choices that only the user may know."""
 _EVENTS: Final[tuple[OperatorAction, ...]] = ("cancel", "retry", "expire")
@@ -115,7 +119,7 @@ class CallOperations:
 
         Args:
             call_id: The call.
-            even_once: True to run the body again even if it must not run twice.
+            even_once: True to run the body again even if it must not begin twice.
 
         Raises:
             CallNotChanged: There is no such task, the task belongs to another service, it is not lost, or its body must
@@ -126,11 +130,11 @@ class CallOperations:
         def retry(entry: CallEntry, content: CallContent, now: float) -> None:
             if entry.runs_once and entry.has_begun and not even_once:
                 raise CallNotChanged(
-                    "its body must not begin twice, and may have done its work; look, and then allow it: "
-                    "--even-once, or the box on the page"
+                    "its body must not begin twice, and may already have done its work; check that first, and then "
+                    "allow the retry: with --even-once, or with the box on the page"
                 )
             if not entry.retry(now):
-                raise CallNotChanged(f"only lost tasks can be retried, and this one is {entry.state.value}")
+                raise CallNotChanged(f"only lost tasks can be retried, and this task is {entry.state.value}")
 
         await self._change(call_id, retry)
 
@@ -138,8 +142,8 @@ class CallOperations:
         """Expire a task now, and end what it waits for.
 
         The store forgets the task, and the client sees an expired task. Two kinds of calls stay in the store as failed
-        until their own expiry: calls whose body must not run twice, and calls that their client continues by a handle.
-        Their clients may repeat the first request, which must find the call.
+        until their own expiry: calls whose body must not begin twice, and calls that their client continues by a
+        handle. Their clients may repeat the first request, which must find the call.
 
         Raises:
             CallNotChanged: There is no such task, the task belongs to another service, or it has ended.
@@ -151,7 +155,7 @@ class CallOperations:
                 raise already_ended(entry)
             found = [feature.expire(content, entry, now) for feature in self._book.features]
             if entry.runs_once or content.is_continued:
-                content.error = {"code": INTERNAL_ERROR, "message": _TIME_IS_OVER}
+                content.error = {"code": INTERNAL_ERROR, "message": _EXPIRED}
             else:
                 entry.expires = now
             entry.content = self._book.seal.write(content, call_id)
@@ -298,7 +302,7 @@ class LoggedOperations:
         Args:
             call_id: The call.
             action: The action.
-            even_once: For `retry`, True to run the body again even if it must not run twice.
+            even_once: For `retry`, True to run the body again even if it must not begin twice.
 
         Raises:
             CallNotChanged: The call does not allow the action.
@@ -367,11 +371,11 @@ def _open_question(entry: CallEntry, content: CallContent, key: str) -> str:
     found = key if key in questions else next((one for one, name in names.items() if name == key), None)
     if found is None:
         listed = ", ".join(map(quoted, questions)) or "none"
-        raise CallNotChanged(f"it has no such open question; its open questions: {listed}")
+        raise CallNotChanged(f"the call has no such open question; its open questions: {listed}")
     if found in content.client_questions:
-        raise CallNotChanged("the software of its client answers this question, and no user; wait for the client")
+        raise CallNotChanged("the client's software answers this question, not a user; wait for the client")
     if not _is_form(questions[found]):
-        raise CallNotChanged("this question sends its user to a page; open the page to answer it")
+        raise CallNotChanged("this question sends the user to a page; open the page to answer it")
     return found
 
 
@@ -385,7 +389,7 @@ def _checked(key: str, params: Mapping[str, Any], response: Mapping[str, Any]) -
     if action in ("decline", "cancel"):
         return {"action": action}
     if action != "accept" or content is None:
-        raise AnswerUnfit("an answer must be declined, cancelled, or accepted with a content")
+        raise AnswerUnfit("an answer must be declined, cancelled, or accepted with content")
     try:
         return read_answer(key, params, content)
     except AnswersInvalid as error:

@@ -126,7 +126,7 @@ async def run_in_foreground(
                 except LedgerDown as error:
                     if work.done():
                         raise
-                    _LOG.warning("a call becomes a task as soon as it can be stored: %s", error)
+                    _LOG.warning("a call cannot become a task now, and will when the store works again: %s", error)
                     await asyncio.wait([work], timeout=_RETRY_SECONDS)
                     continue
                 if task is not None:

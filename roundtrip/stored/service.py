@@ -76,7 +76,7 @@ class CallService:
         effects = self.legs.parts.effects
         if effects.ledger.reach is Reach.PROCESS:
             raise InvalidSignature(
-                f"task_engine={type(distributed).__name__}(...) needs a ledger that its workers reach, got "
+                f"task_engine={type(distributed).__name__}(...) needs a ledger that its workers can reach, got "
                 f"{type(effects.ledger).__name__}; give the server a RedisLedger or a PostgresLedger"
             )
         distributed.bind(self._worked_by_others, self.book, self.legs.parts.system)

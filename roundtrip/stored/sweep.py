@@ -157,7 +157,7 @@ class Sweep(CallDelivery):
             if not self._is_down:
                 self._is_down = True
                 known = isinstance(error, LedgerDown)
-                message = "tasks cannot be run, and this is not logged again until they can: %s"
+                message = "tasks cannot be run; this is not logged again until they can be: %s"
                 logger.error(message, error, exc_info=None if known else error)
             return None
         if self._is_down:

@@ -216,7 +216,7 @@ class CallWorker:
                     # Reading the task for a change ends the dead worker's lease.
                     await self._book.change(one.call_id, lambda entry, now: None)
         except LedgerDown as error:
-            _LOG.warning("the tasks of a dead worker go on when their leases have ended: %s", error)
+            _LOG.warning("the tasks of a dead worker continue only after their leases end: %s", error)
 
     async def _claim_and_serve(self, call_id: str) -> None:
         """Claim a task, and serve one leg of it."""
@@ -248,14 +248,14 @@ class CallWorker:
         except (ContentUnreadable, TokenRejected):
             self._delivery.skip(call_id, _SKIP_SECONDS)
             message = (
-                "the store has a task of call %s that this server cannot read; give all workers of a service one name "
-                "and one set of keys"
+                "this server cannot read the stored task of call %s; give all workers of a service the same name and "
+                "the same keys"
             )
             _LOG.warning(message, call_id)
         except LedgerDown as error:
             # A store that rejects writes may still be readable. The task then remains due.
             self._delivery.skip(call_id, _PAUSE_SECONDS)
-            _LOG.warning("a task of call %s cannot be run now: %s", call_id, error)
+            _LOG.warning("the task of call %s cannot be run now: %s", call_id, error)
         else:
             for tell in tells if claimed is not None else ():
                 tell()
@@ -276,9 +276,9 @@ class CallWorker:
             return
         self._delivery.skip(call_id, _SKIP_SECONDS)
         if isinstance(error, LedgerDown):
-            logger.error("a task of call %s goes on when its lease has ended: %s", call_id, error)
+            logger.error("the task of call %s continues only after its lease ends: %s", call_id, error)
         else:
-            logger.error("a worker of tasks failed; another one continues the task", exc_info=error)
+            logger.error("a task worker failed; another worker will continue the task", exc_info=error)
 
     @property
     def has_room_apart(self) -> bool:
@@ -324,7 +324,7 @@ class CallWorker:
     async def _pause(self, leg: WorkerLeg, end: Suspended | Authored) -> None:
         """Store a leg's journal, its open questions, and the times and signals that it waits for."""
         if leg.written is None:
-            raise BodyMistake("a leg of a task has no journal")
+            raise BodyMistake("a task's leg has no journal")
         claim, journal = leg.claim, to_text(self._book.journals.write(leg.written))
         pause = leg.pause(end, journal, claim.clock())
         delivered = frozenset(leg.content.asked.answers)

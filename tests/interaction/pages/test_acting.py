@@ -61,7 +61,7 @@ async def test_operator_answers_the_questions_of_a_page(log: Path) -> None:
     ("mode", "action", "said"),
     [
         ("2026-07-28", "cancel", "This call was cancelled, or its time is over."),
-        ("legacy", "expire", "The time of this call is over: an operator"),
+        ("legacy", "expire", "This call has ended: an operator"),
     ],
 )
 async def test_client_learns_that_its_call_was_ended(mode: str, action: Any, said: str, log: Path) -> None:
@@ -122,7 +122,7 @@ async def test_reminder_runs_in_the_process_of_the_operator(
         assert (reminder.number, reminder.is_reminder, reminder.by, reminder.caller) == (2, True, "finance", "ann")
         await Person(url, "fay").decide("approve")
         assert text_of(await resume(client, asked)) == "refunded 5"
-        with pytest.raises(CallNotChanged, match="ended already"):
+        with pytest.raises(CallNotChanged, match="already ended"):
             await operator_of(own, log).act(call_in(asked), "remind")
     await ledger.aclose()
     assert [line.outcome for line in logged(log)] == ["done", "rejected"]
@@ -221,7 +221,7 @@ async def test_command_reminds_expires_and_logs(
         assert await run("remind", call_in(asked)) == 0
         assert mails.read_text().splitlines() == ["finance 1", "finance 2"]
         assert await run("expire", call_in(asked), call_in(asked)) == 1
-        assert text_of(await resume(client, asked)).startswith("The time of this call is over: an operator")
+        assert text_of(await resume(client, asked)).startswith("This call has ended: an operator")
     assert capsys.readouterr().out.splitlines()[:2] == [
         f"{call_in(asked)}: groups notified",
         f"{call_in(asked)}: expired",

@@ -126,7 +126,7 @@ INVALID: list[tuple[Any, str]] = [
     ({"row": "3", "name": "Ada"}, 'field "row": it must be a whole number'),
     ({"row": 3}, 'field "name": it is required'),
     ({"row": 3, "name": "Ada", "window": True}, 'field "window": there is no such field'),
-    ("row 3", "must be an object of its fields"),
+    ("row 3", "must be an object with the form fields"),
 ]
 
 

@@ -61,11 +61,11 @@ async def test_cancelled_task_is_cancelled_for_its_client(ledger: Any, log: Path
         task, call = await asking(peer)
         await operator_of(server, log).act(call, "cancel")
         assert (await peer.get(task))["status"] == "cancelled"
-        with pytest.raises(CallNotChanged, match="ended already, and is cancelled"):
+        with pytest.raises(CallNotChanged, match="already ended, and is cancelled"):
             await operator_of(server, log, by="bob").act(call, "cancel")
     assert [(line.by, line.action, line.tool, line.outcome, line.why) for line in logged(log)] == [
         ("ana", "cancel", "order", "done", ""),
-        ("bob", "cancel", "order", "rejected", "it has ended already, and is cancelled"),
+        ("bob", "cancel", "order", "rejected", "the call has already ended, and is cancelled"),
     ]
     assert {line.call for line in logged(log)} == {call}
 
@@ -113,7 +113,7 @@ async def test_expired_task_that_runs_once_is_found_by_a_repeated_request(log: P
         assert shown["status"] == "failed"
         assert shown["error"] == {
             "code": INTERNAL_ERROR,
-            "message": "The time of this call is over: an operator of the server has ended it.",
+            "message": "This call has ended: an operator of the server expired it.",
         }
         again = await peer.ask("tools/call", **sent)
         assert (again["taskId"], again["status"]) == (task, "failed")
@@ -130,7 +130,7 @@ async def test_answer_of_a_test_user_continues_the_task(log: Path) -> None:
         assert set(await peer.asked(task, "size")) == {"size"}
         await operator.answer(call, "size", {"action": "accept", "content": {"value": 3}})
         assert text_of(await peer.until(task)) == "ordered 3"
-        with pytest.raises(CallNotChanged, match="it has ended already, and is completed"):
+        with pytest.raises(CallNotChanged, match="the call has already ended, and is completed"):
             await operator_of(server).answer(call, "size", {"action": "accept", "content": {"value": 4}})
     lines = logged(log)
     assert {line.why for line in lines[:-1]} == {"the answer does not fit its question"}
@@ -141,9 +141,9 @@ async def test_answer_of_a_test_user_continues_the_task(log: Path) -> None:
 @pytest.mark.parametrize(
     ("tool", "key", "said"),
     [
-        ("visit", "page", "sends its user to a page"),
-        ("think", "idea", "^the software of its client answers this question, and no user; wait for the client$"),
-        ("order", "color", '^it has no such open question; its open questions: "size"$'),
+        ("visit", "page", "sends the user to a page"),
+        ("think", "idea", "^the client's software answers this question, not a user; wait for the client$"),
+        ("order", "color", '^the call has no such open question; its open questions: "size"$'),
     ],
 )
 async def test_other_questions_are_not_answered(tool: str, key: str, said: str, log: Path) -> None:
@@ -220,5 +220,5 @@ async def test_interrupted_action_is_in_the_log(log: Path, monkeypatch: pytest.M
     (line,) = logged(log)
     assert (line.outcome, line.why.partition(";")[0]) == (
         "rejected",
-        "it was interrupted, or the store could not be used",
+        "the action was interrupted, or the store could not be used",
     )

@@ -472,7 +472,7 @@ async def test_read_leaves_a_worker_time_to_store_its_result(
         with monkeypatch.context() as patch:
             patch.setattr(MemoryCallStore, "save", down)
             shop.go_on.set()
-            await until(lambda: "a worker cannot write a task" in caplog.text)
+            await until(lambda: "a worker cannot store a task" in caplog.text)
             clock.advance(lease.LEASE_SECONDS + 1)
         assert (await peer.get(task_id))["status"] == "working"
         assert text_of(await peer.until(task_id)) == "paid"

@@ -294,7 +294,7 @@ def _require_refusal(url: str, options: dict[str, Any], said: str) -> None:
 
 def test_ledger_in_memory_is_refused() -> None:
     server = Server[Any]("shop", keys=[KEY], ledger=MemoryLedger(), task_engine=DocketEngine("redis://localhost"))
-    with pytest.raises(InvalidSignature, match="needs a ledger that its workers reach, got MemoryLedger"):
+    with pytest.raises(InvalidSignature, match="needs a ledger that its workers can reach, got MemoryLedger"):
         server.add_tool(lambda: "", name="work", task=True)
 
 
