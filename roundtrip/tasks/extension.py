@@ -103,7 +103,7 @@ def declares_tasks(ctx: ServerRequestContext[Any, Any]) -> bool:
 
 def extension_missing() -> MCPError:
     """Return the error for a client that has not declared the extension."""
-    message = f"this needs a client that declares the extension {EXTENSION}"
+    message = f"this request needs a client that declares the extension {EXTENSION}"
     return MCPError(_EXTENSION_MISSING, message, {"requiredCapabilities": {"extensions": {EXTENSION: {}}}})
 
 
@@ -148,7 +148,7 @@ class TaskMethods:
         params = ctx.params or {}
         task_id = params.get("taskId")
         if not isinstance(task_id, str):
-            raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method} needs taskId, a text")
+            raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method} needs a taskId string")
         _check_name(ctx, task_id)
         try:
             view = await self._own(ctx, task_id)
@@ -194,7 +194,7 @@ class TaskMethods:
         if method == "tasks/update":
             responses = params.get("inputResponses")
             if not isinstance(responses, Mapping):
-                raise MCPError(code=INVALID_PARAMS, message="tasks/update needs inputResponses, an object")
+                raise MCPError(code=INVALID_PARAMS, message="tasks/update needs an inputResponses object")
             await self._book.answer(view.entry.call_id, cast("Mapping[str, Any]", responses))
         elif view.content.channel.reply is None:
             # A task that has ended only for its client continues as a call, so it is not cancelled.
@@ -218,7 +218,7 @@ def _check_name(ctx: ServerRequestContext[Any, Any], task_id: str) -> None:
         return
     sent = cast("Request[Any]", request).headers.getlist("mcp-name")
     if any(decode_header_value(name) != task_id for name in sent):
-        raise MCPError(code=_HEADER_MISMATCH, message="the header Mcp-Name must be the taskId of the request")
+        raise MCPError(code=_HEADER_MISMATCH, message="the Mcp-Name header must be the same as the taskId")
 
 
 class _TaskNotification(Notification[dict[str, Any], Literal["notifications/tasks"]]):
@@ -238,7 +238,7 @@ def _tasks_listened_for(params: Mapping[str, Any] | None) -> Sequence[str] | Non
     if given is None:
         return None
     if not isinstance(given, list) or not all(isinstance(task_id, str) for task_id in cast("list[Any]", given)):
-        raise MCPError(code=INVALID_PARAMS, message="taskIds must be a list of texts")
+        raise MCPError(code=INVALID_PARAMS, message="taskIds must be a list of strings")
     ids = list(dict.fromkeys(cast("list[str]", given)))
     if len(ids) > _MAX_TASKS:
         raise MCPError(code=INVALID_PARAMS, message=f"taskIds must have at most {_MAX_TASKS} ids, got {len(ids)}")
@@ -303,7 +303,7 @@ class _TaskStream:
                     try:
                         await self._send(call_id)
                     except LedgerDown as error:
-                        _LOG.warning("a client that listens for a task hears of it later: %s", error)
+                        _LOG.warning("a task notification for a client is delayed: %s", error)
                         self._changed[call_id] = None
                         await anyio.sleep(_RETRY_SECONDS)
                 self._bell = anyio.Event()
