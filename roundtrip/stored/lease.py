@@ -1,4 +1,4 @@
-"""A worker's lease on a stored call, which serves as the claim of the leg that it runs."""
+"""A worker's lease on a stored call. It is also the claim of the leg that the worker runs."""
 
 import logging
 from collections.abc import Callable

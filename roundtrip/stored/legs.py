@@ -1,4 +1,4 @@
-"""A task's leg: it stands in for a client's request."""
+"""A task's leg, with everything that other legs take from their request."""
 
 from __future__ import annotations
 

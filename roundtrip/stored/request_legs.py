@@ -50,8 +50,8 @@ class _LocalClaim(CallLease):
         self._lock = asyncio.Lock()
 
     async def publish(self) -> StoredView | None:
-        """Store the call as a task and return that task, or the task that the call already has. None if the call has
-        ended.
+        """Store the call as a task. Return that task, or the call's task that another instance stored first. If the
+        call has ended, return None.
 
         Raises:
             LedgerDown: The store cannot be used.

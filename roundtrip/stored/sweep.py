@@ -22,8 +22,8 @@ to twice this value.
 """
 _MAX_SKIPPED: Final = 5_000
 _MAX_NAMED: Final = 100
-"""The maximum number of clients' calls to check. Other processes run the calls that clients have not asked for the
-longest.
+"""The maximum number of clients' calls to check. Beyond it, other processes run the calls that clients asked for
+longest ago.
 """
 
 

@@ -1,7 +1,7 @@
 """Task workers: claim a store's due tasks, serve one leg of each, and store how the leg ended.
 
 A `CallDelivery` decides which tasks are due: by default a `Sweep` of the store, otherwise a `DistributedEngine`'s own
-delivery. Both ways, claiming, serving and storing are the same.
+delivery. Claiming, serving and storing are the same for both.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class CallWorker:
     async def run(self, call_id: str) -> None:
         """Run a leg of a due task until the leg ends. Return at once if the task is not due.
 
-        If this call is cancelled, the worker gives the task up.
+        If the caller is cancelled, the worker gives up the task.
         """
         before = self._running.get(call_id) or self._apart.get(call_id)
         if before is not None:

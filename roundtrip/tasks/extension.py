@@ -167,7 +167,7 @@ class TaskMethods:
         view = await self._book.find(call_id) if secret.isascii() else None
         if view is None or not hmac.compare_digest(view.content.origin.secret, secret):
             return None
-        # This handle is not a task's. Otherwise its holder could answer for the user who visits the call page.
+        # This handle is not a task's. If it were accepted here, its holder could answer for the call page's user.
         if view.content.is_continued:
             return None
         if view.content.origin.principal != self._parts.protection.principal(ctx):

@@ -211,7 +211,7 @@ class Work:
 
 
 _WORK: Final[ContextVar[Work | None]] = ContextVar("roundtrip_work", default=None)
-"""The run of the function in this thread. Nested code reads it; see `unless_left`."""
+"""The `Work` that runs in this thread. Nested code reads it; see `unless_left`."""
 
 
 def unless_left() -> AbstractContextManager[None]:
@@ -394,7 +394,7 @@ class Drive:
     # On the loop.
 
     def watch(self, delay: float = SHARED_SECONDS) -> None:
-        """Take over the remaining functions after `delay` seconds, if the running function delays others by then."""
+        """Take over the remaining functions after `delay` seconds, if the running function is then delaying others."""
         # Later calls come from the timer. Its context is empty, because the loop keeps a timer and its context until it
         # fires.
         self._context = self._context or copy_context()
