@@ -1,4 +1,4 @@
-"""The private SDK names that roundtrip needs, all in this module. It rejects an SDK that has moved one."""
+"""The private SDK names that roundtrip needs, all in this module. Importing it fails if the installed SDK lacks one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ require_names(_NEEDED)
 
 
 def _for_client(handle: _CallableT) -> _CallableT:
-    """Return an SDK handler whose first lookup serves the client; see `serving_client`."""
+    """Wrap an SDK handler, so that its first lookup of an item counts as the client's; see `serving_client`."""
 
     @functools.wraps(handle)
     async def handle_for_client(server: HookedServer[Any], ctx: Any, params: Any) -> Any:

@@ -84,7 +84,7 @@ class _HostedLeg:
 
 
 _STORED_LEG: Final[ContextVar[_HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
-"""The stored call's leg that the next function run by FastMCP serves."""
+"""The leg of a stored call. The next function that FastMCP runs serves it."""
 
 
 class FastMcpFunction(AskingFunction):

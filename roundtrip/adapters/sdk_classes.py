@@ -360,7 +360,7 @@ class BoundTools:
 
 
 def _bound_in(handler: object) -> BoundTools | None:
-    """Return the bound tools that are the handler or that its code refers to, or None."""
+    """Return the bound tools: the handler itself, or an object that its code refers to. None if there are none."""
     if isinstance(handler, BoundTools):
         return handler
     function = getattr(handler, "__func__", handler)

@@ -263,7 +263,7 @@ def _must_run(content: CallContent, entry: CallEntry, now: float) -> bool:
 
 
 def is_waiting(content: CallContent, entry: CallEntry) -> bool:
-    """Return True if a call waits and has no open question, even if it is due only to notify groups."""
+    """Return True if a call waits and has no open question. The call may be due, but only to notify groups."""
     if entry.state is not StoredState.DUE:
         return entry.state is StoredState.WAITING
     now = entry.updated

@@ -94,7 +94,9 @@ async def _list(session: AuditSession) -> dict[str, Mapping[str, Any]]:
     for _ in range(_MAX_PAGES):
         response = await session.send("tools/list", {} if cursor is None else {"cursor": cursor})
         if response.result is None:
-            raise AuditFailed(f"the server does not list its tools to a client of 2026-07-28: {response.summary}")
+            raise AuditFailed(
+                f"the server does not list its tools to a client on protocol revision 2026-07-28: {response.summary}"
+            )
         tools = map(mapping_of, list_of(response.result.get("tools")))
         listed |= {str(tool.get("name")): mapping_of(tool.get("inputSchema")) for tool in tools if tool}
         cursor = response.result.get("nextCursor")

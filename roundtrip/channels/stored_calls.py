@@ -465,8 +465,8 @@ class StoredCalls(LegExtension):
     async def _locally(
         self, view: StoredView, ctx: Request, *, is_first: bool = False, is_repeated: bool = False
     ) -> dict[str, Any]:
-        """Open the call's page on this machine. Return the call's result, or after some seconds a reply that it still
-        waits.
+        """Open the call's page on this machine. Return the call's result. If the call still waits after some seconds,
+        return a reply that says so.
         """
         local = self._local
         if local is None or not local.is_for(ctx):

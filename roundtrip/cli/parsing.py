@@ -1,4 +1,4 @@
-"""Command-line parser that accepts options anywhere and suggests corrections; option types and shared arguments."""
+"""Command-line parser that accepts options anywhere and suggests corrections, with option types and shared options."""
 
 import math
 import sys
@@ -152,7 +152,7 @@ class OptionsAnywhere(ArgumentParser):
         """The sub-command action, or None."""
         self._prepare: Callable[[OptionsAnywhere], None] | None = None
         self.corrections: Mapping[str, str] = {}
-        """Maps wrong words that users are likely to type to suggestions."""
+        """Suggested corrections, keyed by the wrong words that users are likely to type."""
         self.words_after_dashes: str | None = None
         """The name of the attribute that stores the words after `--`, which are for another program. If None, the
         parser treats these words as its own arguments.

@@ -232,7 +232,9 @@ def _check_kind(kind: type[ResponseT], answer: InputResponse | ErrorData | None)
 
 async def never_live(request: InputRequest) -> ErrorData:
     """Reject a live question. A retry-era client passes this callback only to declare capabilities."""
-    raise AssertionError(f"{request.method} came over the open connection; the retry era returns questions")
+    raise AssertionError(
+        f"{request.method} was sent over the open connection, but in the retry era a server must return its questions"
+    )
 
 
 async def within(

@@ -2,8 +2,8 @@
 
 A leg holds its lease under a random name. In a worker of `roundtrip serve` or `roundtrip worker`, this name begins with
 the process name, which the supervisor knows. When the supervisor has reaped a dead worker, it sends the process name to
-the other workers. They then treat that process's leases as ended, in every ledger. A process that is only silent keeps
-its leases until they expire.
+the other workers. They then treat that process's leases as ended, in every ledger. A process that is silent but not
+known to be dead keeps its leases until they expire.
 
 Process names and deaths concern all servers and ledgers, so they are module state.
 """

@@ -57,7 +57,7 @@ class EndedPage:
 
 @dataclass(frozen=True, slots=True)
 class ClosedPage:
-    """The address has nothing to answer: it is unknown, expired, already used, or belongs to another user."""
+    """There is nothing to answer at this address: it is unknown, expired, already used, or belongs to another user."""
 
 
 PageState = AskingPage | WorkingPage | AwaitingPage | EndedPage | ClosedPage

@@ -379,5 +379,5 @@ def _moment(view: FieldView) -> Any:
 
 
 def _newlines(text: str) -> str:
-    """Return a text with newlines as the reader typed them. Browsers send each newline as CR and LF."""
+    """Return a text with plain newlines, as typed. Browsers send each newline as CR and LF."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -103,7 +103,8 @@ def _check_templates(environment: jinja2.Environment, folder: Path, ours: Sequen
     for name in found.keys() - used - set(ours):
         nearest = get_close_matches(name, ours, n=1, cutoff=0.0)
         raise ValueError(
-            f"templates: {name!r} replaces no template, and no other one uses it; did you mean {nearest[0]!r}?"
+            f"templates: {name!r} is no built-in template, and no template of yours uses it; did you mean "
+            f"{nearest[0]!r}?"
         )
 
 

@@ -20,8 +20,8 @@ from roundtrip.resolvers.signatures import (
 )
 
 Reject = Callable[[Any, str], None]
-"""A function that rejects a default, or part of an annotation, that looks like a marker but would fill nothing. Its
-second argument describes the parameter.
+"""A function that rejects a value that looks like a marker but would fill nothing. The value is a default, or a part of
+an annotation. The second argument describes the parameter.
 """
 
 

@@ -161,7 +161,7 @@ class Scheduler:
         return [self.plan.nodes[index] for index in sorted(self.waiting)]
 
     def _reuse(self, reused: Reused) -> None:
-        """Settle nodes whose outcomes are known before any node runs, and skip nodes that only these nodes need."""
+        """Before any node runs, settle nodes whose outcomes are known, and skip nodes that only these need."""
         for index, outcome in reused.outcomes.items():
             self.settled[index] = outcome
         for node in self.plan.nodes:

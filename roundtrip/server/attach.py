@@ -203,7 +203,7 @@ def wrap(
 ) -> Callable[..., Awaitable[Any]]:
     """Return a function with only the client's parameters, which serves a leg when called.
 
-    The host derives arguments and URI variables from its signature, as for any other function.
+    The host derives arguments and URI variables from the new function's signature, as for any other function.
 
     Args:
         signature: The asking function.

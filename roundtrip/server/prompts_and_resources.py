@@ -321,7 +321,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         return None, True
 
     def serving_client(self) -> AbstractContextManager[None]:
-        """Surround the SDK's handler for one request. The first lookup inside it serves the client itself."""
+        """Surround the SDK's handler for one request. The first lookup in it is for the client's own request."""
         return serving_client()
 
     def is_visible(self, kind: Shelf, identifier: str) -> bool:

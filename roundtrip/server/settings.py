@@ -142,8 +142,8 @@ def _limits_of(given: RequestStateSecurity | None, ttl: float | None, max_age: f
         )
     if ttl is not None and ttl != given.ttl:
         raise ValueError(
-            f"ttl= must be left out with request_state_security=, which has its own, got ttl={ttl} and {given.ttl}; "
-            "set it there: RequestStateSecurity(..., ttl=...)"
+            f"ttl= must not be passed together with request_state_security=, got ttl={ttl} and {given.ttl}; set it "
+            "in RequestStateSecurity(..., ttl=...)"
         )
     return Limits(ttl=given.ttl, max_age=max(_MAX_AGE_SECONDS, given.ttl) if max_age is None else max_age)
 
@@ -153,8 +153,8 @@ def _protected_by(given: RequestStateSecurity, options: PartsOptions, system: Sy
     brought = ("keys", "principal", "audience")
     if options.get("encrypt") or any(options.get(name) is not None for name in brought):
         raise ValueError(
-            "request_state_security= brings its own keys, principal and audience; give it alone (with "
-            "seal_keys= for values that the server computes), or leave it out and use keys="
+            "request_state_security= already has keys, a principal and an audience: pass it without keys=, principal= "
+            "and audience= (seal_keys= is allowed), or leave it out and pass keys="
         )
     seal_keys, codec, hint = options.get("seal_keys"), given.codec, ()
     if isinstance(codec, AESGCMRequestStateCodec):

@@ -246,7 +246,7 @@ class ToolCalls(ToolHost):
     async def _rehearse(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, wanted: str | None
     ) -> ServedEnd:
-        """Serve one leg in a rehearsal, which has no user for whom a visibility gate could open."""
+        """Serve one leg of a rehearsal. A rehearsal has no user, so a visibility gate may stay closed."""
         tool = self.tools.registered_as(name, wanted)
         gate = tool.visibility_gate
         opened = await self.gates().open(gate, incoming.request) if gate is not None else None

@@ -184,7 +184,7 @@ class BodyWaits:
         return Wait(until)
 
     def receive(self, name: str, seconds: float | None) -> Wait | list[Any]:
-        """Return the signal's payload in a one-item list, or the wait for the signal.
+        """Return the signal's payload in a one-item list. If it has not arrived, return the wait for it.
 
         Raises:
             TimeoutError: The signal did not arrive in time.

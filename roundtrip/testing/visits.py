@@ -64,8 +64,8 @@ class Visit:
     def browser(self, **options: Any) -> httpx2.AsyncClient:
         """Make a browser to use with `async with`. It needs absolute URLs, such as `url`.
 
-        If the roundtrip server is in this process, the browser opens the pages that its `custom_route` serves, under
-        any host name. Otherwise, the browser uses the network.
+        If the roundtrip server is in this process, the browser opens the pages that the server's `custom_route` serves,
+        whatever their host name. Otherwise, the browser uses the network.
 
         Args:
             **options: Arguments for `httpx2.AsyncClient`, such as `cookies=`.

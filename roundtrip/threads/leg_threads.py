@@ -173,8 +173,8 @@ class LegThreads:
             await slots.take(work, owner)
         gone: asyncio.Event | None = None
         try:
-            # A function that may be left behind has its own scope, because the leg may be cancelled within an outer
-            # one.
+            # A function that may keep running after its leg needs a separate scope, because the leg may be cancelled
+            # from an outer scope.
             if not self.leaves and isinstance(scope := teardown.innermost_scope(), anyio.CancelScope):
                 work.scope = scope
             with work.scope if self.leaves else nullcontext():

@@ -211,7 +211,9 @@ class ToolRegistry:
             known = ", ".join(sorted(self._registered)) or "none"
         if unknown:
             logger.warning(
-                "allow_tools() was given names of no tool: %s. The tools are: %s", ", ".join(sorted(unknown)), known
+                "allow_tools() was given names that are not tools: %s. The tools are: %s",
+                ", ".join(sorted(unknown)),
+                known,
             )
 
     def sees(self, tool: RegisteredTool) -> bool:

@@ -96,9 +96,8 @@ def results_for(
     if metadata.output_schema is None:
         if structured:
             raise InvalidSignature(
-                f"tool {tool!r}: the return annotation is not serializable for structured output, and "
-                "structured_output=True needs a return annotation that gives an output schema, such as a model, a "
-                "TypedDict or a dict; or pass output_schema="
+                f"tool {tool!r}: the return annotation is not serializable for structured output, which "
+                "structured_output=True needs; annotate a model, a TypedDict or a dict, or pass output_schema="
             )
         return Results(None, _converter(_object_like))
     if metadata.output_model is None:

@@ -153,8 +153,8 @@ def _together(gates: tuple[VisibilityGate, ...], replacements: Replacements) -> 
     try:
         plan = _plan_gates("the visibility gates of a list", {gate.owner: gate.marker for gate in gates}, replacements)
     except InvalidSignature:
-        # Each gate can be planned separately. Together, two gates may use the same name for different things, which
-        # only matters for questions.
+        # Each gate can be planned separately. Two gates cannot be planned together if they use the same name for
+        # different things. That only matters for questions.
         half = len(gates) // 2
         return [*_together(gates[:half], replacements), *_together(gates[half:], replacements)]
     return [_walk_of(gates, plan)]
@@ -174,7 +174,7 @@ class OpenGates:
     threads: LegThreads | None = None
     """Threads that ran the gates' functions."""
     lanes: Mapping[Hashable, Hashable] = field(default_factory=dict[Hashable, Hashable])
-    """Lanes of the gates' plain functions in these threads, keyed by node identity."""
+    """For each plain gate function, by node identity: its lane in these threads."""
 
     @property
     def is_over(self) -> bool:

@@ -327,7 +327,9 @@ class Eavesdrop:
         token = delivery.asks.request_state if delivery.asks is not None else None
         if token is not None:
             if delivery.transitions is None and not self._secrets:
-                raise Inapplicable("this server does not report computed values: use secrets=['4711'] to list them")
+                raise Inapplicable(
+                    "this server does not report computed values; list the secrets, such as secrets=['4711']"
+                )
             own_values = json.dumps(
                 to_jsonable_python([leg.arguments, leg.answers, *[past.leg.answers for past in route.carried]])
             )

@@ -20,7 +20,7 @@ class CallFilter:
     facets: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """Maps each kind of facet to the accepted values, which may contain wildcards."""
     since: float | None = None
-    """The earliest time that the call's last line may have."""
+    """The call's last line must not be earlier than this time."""
     before: float | None = None
     """The time before which the call must have begun."""
     rounds: Callable[[int], bool] | None = None

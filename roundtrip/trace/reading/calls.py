@@ -239,7 +239,7 @@ class TracedCall:
 
     @property
     def lines(self) -> list[Line]:
-        """Return all recorded lines, without omitted requests."""
+        """Return all recorded lines, except those of omitted requests."""
         return [*(line for serving in self.servings for line in serving.lines), *self._other_lines]
 
     @property

@@ -74,7 +74,7 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
 
 
 def _thin(call: TracedCall) -> TracedCall:
-    """If a call has very many requests, remove most equal requests. Return any other call unchanged."""
+    """If a call has very many requests, keep only a few of each set of identical requests."""
     if call.request_count <= thinning.MAX_REQUESTS:
         return call
     servings, rejections, is_cut = thinning.choose_requests(call)

@@ -135,7 +135,8 @@ class RecordedServing:
     def _read_questions(self, transition: Transition) -> Transition:
         detail = transition.detail
         if "questions" in detail:
-            # Texts and roundtrip's own forms do not change. But an author may change a request to a model later.
+            # Texts and roundtrip's own forms do not change. But an author may later change a request that is sent to a
+            # model.
             if all(isinstance(one.question, FormQuestion | UrlQuestion) for one in detail["questions"]):
                 return transition
             questions = [shown_question(self._redaction, waiting) for waiting in detail["questions"]]
@@ -298,7 +299,7 @@ class RecordedServing:
 
     def _asked_line(self, token_bytes: int | None, ms: float) -> str:
         if self._asked is None:
-            raise RuntimeError("an asked line must have questions")
+            raise RuntimeError("a line of type 'asked' must have questions")
         asked, _ = self._asked
         detail = asked.detail
         by = "author" if "authored" in detail else "body" if asked.source is State.EXECUTING else "resolvers"

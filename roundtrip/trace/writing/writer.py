@@ -99,7 +99,7 @@ def _named_question(redaction: Redaction, key: str, reason: Reason) -> str:
 
 
 def subject_members(subject: ServedFunction, era: Era, protocol: str | None) -> str:
-    """Return the JSON members that describe the function on a serving's first line."""
+    """Return the JSON members that describe the function. They are on the first line that a leg writes."""
     members = (
         f'"method":"{subject.method}","tool":{quoted(subject.tool)},"era":"{era}",'
         f'"build":{quoted(subject.build)},"plan":{quoted(subject.plan)}'

@@ -134,7 +134,7 @@ def test_redirects_and_proxies_are_not_followed(
     with serve_in_thread(redirecting, lifespan="off") as url:
         code, _, told = audit(capsys, url, "--tool", BOOK)
     assert code == 2
-    assert "the server does not list its tools to a client of 2026-07-28: HTTP status 307" in told
+    assert "the server does not list its tools to a client on protocol revision 2026-07-28: HTTP status 307" in told
 
 
 WRONG_USAGE = [

@@ -169,9 +169,9 @@ BROKEN = [
         '{% extends "bse.html.j2" %}',
         r"'ended\.html\.j2' uses 'bse\.html\.j2', which does not exist",
     ),
-    ("qestion.html.j2", "", r"'qestion\.html\.j2' replaces no template, .* did you mean 'question\.html\.j2'\?"),
-    ("question.html", "", r"'question\.html' replaces no template, .* did you mean 'question\.html\.j2'\?"),
-    ("old/base.html.j2", "", r"'old/base\.html\.j2' replaces no template, .* did you mean 'base\.html\.j2'\?"),
+    ("qestion.html.j2", "", r"'qestion\.html\.j2' is no built-in template, .* did you mean 'question\.html\.j2'\?"),
+    ("question.html", "", r"'question\.html' is no built-in template, .* did you mean 'question\.html\.j2'\?"),
+    ("old/base.html.j2", "", r"'old/base\.html\.j2' is no built-in template, .* did you mean 'base\.html\.j2'\?"),
 ]
 
 
