@@ -1,9 +1,9 @@
 """Rehearsals: legs that stop before the body, to show which questions the current build asks.
 
 All the code that comes before the body is run: middleware, visibility gates, confirmations, resolvers and their context
-managers, which exit as they do after a failure. A rehearsal can also run the body, either to its end or to the first step that
-has no result yet. Each leg has a separate ledger, tracers and bus, so it has no effects outside the application. A leg
-receives its journal and approval decisions directly, without a token.
+managers, which exit as they do after a failure. A rehearsal can also run the body, either to its end or to the first
+step that has no result yet. Each leg has a separate ledger, tracers and bus, so it has no effects outside the
+application. A leg receives its journal and approval decisions directly, without a token.
 """
 
 from __future__ import annotations
