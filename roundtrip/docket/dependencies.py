@@ -63,7 +63,7 @@ class _LegTimeout(Timeout):
                     left = clock.scope.deadline - anyio.current_time()
                     cancel_after(clock.scope, left + added.total_seconds())
             except anyio.NoEventLoopError as error:
-                raise BodyMistake("timeout.extend() must be called in the body itself, and not in a thread") from error
+                raise BodyMistake("timeout.extend() must be called in the body itself, not in a thread") from error
         super().extend(added)
 
 
@@ -145,12 +145,10 @@ class DocketParameters(LegExtension):
                 )
         if retries and policies.get(OncePolicy) is not None:
             raise InvalidSignature(
-                f"{owner} must not have both Retry and exactly_once=: each attempt begins the body again; leave one out"
+                f"{owner} must not have both Retry and exactly_once=: each attempt runs the body again; leave one out"
             )
         if retries and policies.get(TaskMode) is None:
-            raise InvalidSignature(
-                f"{owner} has Retry, and only a task is tried again; add task=True, or leave Retry out"
-            )
+            raise InvalidSignature(f"{owner} has Retry, but only tasks are retried; add task=True, or leave Retry out")
         waiting = next((value for value in given.values() if isinstance(value, Timeout | Progress)), None)
         if waiting is not None and not is_async(signature.fn):
             kind = type(waiting).__name__
@@ -201,7 +199,7 @@ class _DocketPart(LegPart):
                     raise
                 self._task.retry_seconds = max(0.0, retry.delay.total_seconds())
                 logger.warning(
-                    "tool %r failed in attempt %d of %s of call %s, and is tried again in %g seconds",
+                    "tool %r failed in attempt %d of %s in call %s; the next attempt starts in %g seconds",
                     self._tool,
                     attempt,
                     retry.attempts or "any number",

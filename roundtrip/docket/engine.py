@@ -84,8 +84,8 @@ class DocketEngine:
     def __init__(self, url: str, *, name: str = "roundtrip", redelivery: float = 20.0, **options: Any) -> None:
         if url.startswith("memory:"):
             raise ValueError(
-                f"url must be that of a Redis, got {url!r}: no other process or event loop could reach it; leave out "
-                "task_engine= to run tasks in the processes of the server"
+                f"url must be the URL of a Redis server, got {url!r}: no other process or event loop could reach it; "
+                "leave out task_engine= to run tasks in the server's processes"
             )
         if not url.startswith(_SCHEMES):
             raise ValueError(f"url must begin with redis://, rediss:// or unix://, got {url!r}")
@@ -134,7 +134,7 @@ class DocketEngine:
     def bind(self, worked_by: WorkedBy, book: CallBook, system: System) -> None:
         """Implement `DistributedEngine.bind`."""
         if self._binding is not None:
-            raise InvalidSignature("a DocketEngine belongs to one server; give each server one of its own")
+            raise InvalidSignature("a DocketEngine belongs to one server; create one for each server")
         self._binding = worked_by, book, system
         book.store = _SendingCalls(book.store, self._wrote)
 
@@ -173,7 +173,9 @@ class DocketEngine:
         if docket.name != self.name:
             raise RoundtripError(f"the worker must read the docket {self.name!r}, got {docket.name!r}; use --docket")
         if self._binding is None:
-            raise RoundtripError("no server with a tool that runs as a task has this DocketEngine as its task_engine=")
+            raise RoundtripError(
+                "no server runs tasks on this DocketEngine; pass it as task_engine= to a server with a task= tool"
+            )
         async with self._binding[0]() as engine:
             try:
                 yield engine
@@ -235,7 +237,7 @@ class _Link:
                 if not self._is_down:
                     self._is_down = True
                     logger.error(
-                        "Docket cannot %s, and this is not logged again until it can: %s: %s",
+                        "Docket cannot %s; this is not logged again until it recovers: %s: %s",
                         self._purpose,
                         type(error).__name__,
                         error,
@@ -247,7 +249,7 @@ class _Sender(_Link):
     """Sender of due tasks to Docket. It resends tasks that stay due. Each event loop has one sender."""
 
     def __init__(self, engine: DocketEngine, book: CallBook, system: System) -> None:
-        super().__init__(engine, "be sent tasks", system.sleep)
+        super().__init__(engine, "receive tasks", system.sleep)
         self._book = book
         self._system = system
         self._due: dict[str, int] = {}

@@ -26,7 +26,7 @@ _NOT_DOCKETS: Final = "Docket only delivers the call, and does not run it; use c
 _NO_LIMIT: Final = "Docket sees no arguments; limit the legs of a worker with its --concurrency"
 _NO_SCHEDULE: Final = "a call runs once; call the tool from a scheduler instead"
 _CURES: Final = {
-    "CallArgument": "name the parameter as the argument of the tool",
+    "CallArgument": "give the parameter the name of the tool's argument",
     "ConcurrencyLimit": _NO_LIMIT,
     "Cooldown": _NO_LIMIT,
     "Cron": _NO_SCHEDULE,
@@ -39,8 +39,8 @@ _CURES: Final = {
     "Logged": "roundtrip logs no arguments; leave it out",
     "Perpetual": _NO_SCHEDULE,
     "RateLimit": _NO_LIMIT,
-    "Shared": "yield the value from the lifespan of the server",
-    "TaskArgument": "name the parameter as the argument of the tool",
+    "Shared": "yield the value from the server's lifespan",
+    "TaskArgument": "give the parameter the name of the tool's argument",
 }
 
 
@@ -73,7 +73,7 @@ def reject(given: Any, subject: str) -> None:
     elif name in _FILLED:
         cure = f"it is filled only as the default of a tool's own parameter: {name.lower()}: {name} = {name}(...)"
     raise InvalidSignature(
-        f"{subject} must not have a dependency of {'FastMCP' if is_of_fastmcp else 'Docket'}'s, got {name}(...), which "
+        f"{subject} must not have a {'FastMCP' if is_of_fastmcp else 'Docket'} dependency, got {name}(...), which "
         f"roundtrip does not fill here; {cure}"
     )
 

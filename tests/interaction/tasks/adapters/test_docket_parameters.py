@@ -167,7 +167,7 @@ async def test_last_attempt_ends_the_task_with_its_error(caplog: pytest.LogCaptu
     assert task["result"]["isError"]
     assert "the other side is down" in text_of(task)
     assert trials.attempts == [1, 2]
-    assert any("tried again in 0 seconds" in record.message for record in caplog.records)
+    assert any("next attempt starts in 0 seconds" in record.message for record in caplog.records)
 
 
 async def test_usual_call_is_not_tried_again() -> None:
@@ -315,8 +315,8 @@ def plain_progress(progress: Progress = Progress()) -> None: ...
 @pytest.mark.parametrize(
     ("body", "options", "why"),
     [
-        (once_and_retry, {"task": "required", "exactly_once": True}, "each attempt begins the body again"),
-        (once_and_retry, {}, "only a task is tried again"),
+        (once_and_retry, {"task": "required", "exactly_once": True}, "each attempt runs the body again"),
+        (once_and_retry, {}, "only tasks are retried"),
         (two_timeouts, {"task": True}, "must have one Timeout, got 'one' and 'two'"),
         (plain, {"task": True}, "has Timeout, which needs a coroutine function"),
         (plain_progress, {}, "has _?Progress, which needs a coroutine function"),
@@ -339,5 +339,5 @@ def test_bound_tool_is_checked_before_there_is_a_server() -> None:
     async def fetch(retry: Retry = Retry(attempts=3)) -> int:
         return retry.attempt
 
-    with pytest.raises(InvalidSignature, match="only a task is tried again"):
+    with pytest.raises(InvalidSignature, match="only tasks are retried"):
         bind(fetch)

@@ -26,20 +26,28 @@ MINUTE = timedelta(minutes=1)
 
 
 FOREIGN: list[tuple[Any, str, str]] = [
-    (docket.Timeout(MINUTE), "Docket's, got Timeout(...)", "own parameter: timeout: Timeout = Timeout(...)"),
-    (docket.Timeout, "Docket's, got Timeout(...)", "own parameter: timeout: Timeout = Timeout(...)"),
-    (docket.TaskKey(), "Docket's, got TaskKey(...)", "own parameter: taskkey: TaskKey = TaskKey(...)"),
-    (OwnTimeout(MINUTE), "Docket's, got OwnTimeout(...)", "leave it out"),
-    (docket.CurrentExecution(), "Docket's, got CurrentExecution(...)", "use ctx.call and ctx.task of a Context"),
-    (docket.ConcurrencyLimit("isbn", 1), "Docket's, got ConcurrencyLimit(...)", "with its --concurrency"),
-    (docket.Perpetual(), "Docket's, got Perpetual(...)", "call the tool from a scheduler instead"),
-    (docket.TaskArgument("isbn"), "Docket's, got TaskArgument(...)", "as the argument of the tool"),
-    (docket.Logged(), "Docket's, got Logged(...)", "logs no arguments; leave it out"),
-    (docket.Logged, "Docket's, got Logged(...)", "logs no arguments; leave it out"),
-    (docket.Depends(number), "Docket's, got Depends(...)", "import Depends from roundtrip"),
-    (FastMcpDepends(number), "Docket's, got Depends(...)", "import Depends from roundtrip"),
-    (CurrentContext(), "FastMCP's, got CurrentContext(...)", "annotate the parameter with roundtrip's Context"),
-    (FastMcpProgress(), "FastMCP's, got Progress(...)", "import Progress from docket"),
+    (docket.Timeout(MINUTE), "Docket dependency, got Timeout(...)", "own parameter: timeout: Timeout = Timeout(...)"),
+    (docket.Timeout, "Docket dependency, got Timeout(...)", "own parameter: timeout: Timeout = Timeout(...)"),
+    (docket.TaskKey(), "Docket dependency, got TaskKey(...)", "own parameter: taskkey: TaskKey = TaskKey(...)"),
+    (OwnTimeout(MINUTE), "Docket dependency, got OwnTimeout(...)", "leave it out"),
+    (
+        docket.CurrentExecution(),
+        "Docket dependency, got CurrentExecution(...)",
+        "use ctx.call and ctx.task of a Context",
+    ),
+    (docket.ConcurrencyLimit("isbn", 1), "Docket dependency, got ConcurrencyLimit(...)", "with its --concurrency"),
+    (docket.Perpetual(), "Docket dependency, got Perpetual(...)", "call the tool from a scheduler instead"),
+    (docket.TaskArgument("isbn"), "Docket dependency, got TaskArgument(...)", "the name of the tool's argument"),
+    (docket.Logged(), "Docket dependency, got Logged(...)", "logs no arguments; leave it out"),
+    (docket.Logged, "Docket dependency, got Logged(...)", "logs no arguments; leave it out"),
+    (docket.Depends(number), "Docket dependency, got Depends(...)", "import Depends from roundtrip"),
+    (FastMcpDepends(number), "Docket dependency, got Depends(...)", "import Depends from roundtrip"),
+    (
+        CurrentContext(),
+        "FastMCP dependency, got CurrentContext(...)",
+        "annotate the parameter with roundtrip's Context",
+    ),
+    (FastMcpProgress(), "FastMCP dependency, got Progress(...)", "import Progress from docket"),
 ]
 
 
