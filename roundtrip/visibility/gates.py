@@ -111,7 +111,7 @@ def _plan_gates(owner: str, roots: Mapping[str, Marker], replacements: Replaceme
     for node in plan.nodes:
         if _asks(node.fn):
             raise InvalidSignature(
-                f"{owner} may not ask, and {node.label!r} returns a question: a list must be answered at once. Ask "
+                f"{owner} may not ask, but {node.label!r} returns a question: a list must be answered at once. Ask "
                 "in a resolver of the function itself, or use confirm="
             )
         if node.remember:
@@ -457,4 +457,4 @@ def _is_true(value: object) -> bool:
 
 def _log_failure(gates: Sequence[VisibilityGate], error: BaseException) -> None:
     hidden = ", ".join(gate.owner for gate in gates)
-    logger.warning("hidden from this request, as the visibility gate failed: %s", hidden, exc_info=error)
+    logger.warning("hidden from this request, because the visibility gate failed: %s", hidden, exc_info=error)

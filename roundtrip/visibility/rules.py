@@ -170,7 +170,7 @@ class Visibility:
         """
         if keys is None and names is None and tags is None:
             word = "enable" if enabled else "disable"
-            raise ValueError(f"{word}() must get keys= ({_FORMS}), names= or tags=, or several of them")
+            raise ValueError(f"{word}() must be given keys= ({_FORMS}), names=, tags= or several of them")
         read_keys = _strings("keys", keys)
         criteria = Criteria(
             None if read_keys is None else frozenset(map(_read_key, read_keys)),

@@ -216,8 +216,8 @@ def with_city(city: str) -> bool:
 
 
 IMPOSSIBLE: list[tuple[Any, str]] = [
-    (asks, "gate of tool 'forecast' may not ask, and 'asks'"),
-    (Depends(same, asks), "may not ask, and 'asks'"),
+    (asks, "gate of tool 'forecast' may not ask, but 'asks'"),
+    (Depends(same, asks), "may not ask, but 'asks'"),
     (with_city, "evaluated before there are arguments.*'city' of resolver 'with_city' cannot be filled"),
     (Resolve(Switch(), remember=True), "remember="),
     ("pro", "got 'pro'"),

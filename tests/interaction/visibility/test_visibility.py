@@ -210,7 +210,7 @@ async def test_constructor_tools_can_be_hidden_too() -> None:
 
 async def test_a_mistaken_call_says_what_to_pass_and_changes_nothing() -> None:
     server = library()
-    with pytest.raises(ValueError, match="must get keys="):
+    with pytest.raises(ValueError, match="must be given keys="):
         server.disable()
     with pytest.raises(ValueError, match="got 'burn'"):
         server.disable(keys={"burn"})

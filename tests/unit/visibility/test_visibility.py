@@ -97,7 +97,7 @@ def test_only_later_allowlists_show_disabled_registrations() -> None:
 FORMS = "tool:NAME@VERSION, prompt:NAME, resource:URI, template:URI_TEMPLATE"
 NOTHING = "must not be empty: it would match nothing"
 REJECTED: list[tuple[dict[str, Any], str]] = [
-    ({}, "must get keys= (tool:NAME, "),
+    ({}, "must be given keys= (tool:NAME, "),
     ({"names": []}, NOTHING),
     ({"names": "add", "tags": ()}, NOTHING),
     ({"keys": iter(())}, NOTHING),
@@ -113,7 +113,7 @@ def test_criteria_that_can_select_nothing_are_rejected() -> None:
         assert words in str(error)
 
     check_each(REJECTED, check)
-    assert "must get keys= (tool:NAME, " in str(raised(Visibility().disable, only=True))
+    assert "must be given keys= (tool:NAME, " in str(raised(Visibility().disable, only=True))
 
 
 def test_rules_object_changes_only_with_the_rules() -> None:
