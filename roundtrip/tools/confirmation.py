@@ -78,7 +78,7 @@ class ToolConfirmation(NamedTuple):
         if not template.strip():
             # Ignoring an empty text would run a dangerous tool without its confirmation.
             raise InvalidSignature(
-                f"tool {tool!r}: confirm={template!r} asks nothing; write a question, or leave it out"
+                f"tool {tool!r}: confirm={template!r} must be a question; write one, or leave confirm= out"
             )
         try:
             fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
@@ -110,8 +110,8 @@ class ToolConfirmation(NamedTuple):
             return Elicit(text, Confirmation)
         if len(text) > self.approve.max_chars:
             raise ToolError(
-                f"arguments must have at most {self.approve.max_chars} characters, as they have to be read before "
-                f"they are approved, got {len(text)}; send less at once"
+                f"arguments must have at most {self.approve.max_chars} characters, because approvers must read "
+                f"them, got {len(text)}; send less in one call"
             )
         return self.approve.worded(text)
 

@@ -56,7 +56,7 @@ class ToolResult:
         self, content: Any = None, structured_content: dict[str, Any] | None = None, meta: dict[str, Any] | None = None
     ) -> None:
         if content is None and structured_content is None:
-            raise ValueError("a ToolResult needs content=, structured_content= or both; an empty one has content=[]")
+            raise ValueError("a ToolResult must have content=, structured_content= or both; pass content=[] for none")
         if structured_content is not None and not isinstance(cast("object", structured_content), dict):
             raise TypeError(
                 f"structured_content must be a dict, got {type(structured_content).__name__}; "
@@ -158,7 +158,7 @@ def _stand_in(value: Any) -> Any:
         if isinstance(value, kind):
             raise ValueError(f"{name} is not converted inside another value; put the result of its {method}() there")
     if isinstance(value, ToolResult):
-        raise ValueError("a ToolResult is a whole result; return it by itself")
+        raise ValueError("a ToolResult must be returned by itself, not inside another value")
     if isinstance(value, AsyncIterable | Awaitable):
         raise ValueError(f"{type(cast('object', value)).__name__} must be awaited; return its result")
     if is_marker(value):
@@ -171,7 +171,7 @@ def _stand_in(value: Any) -> Any:
     if type(value).__str__ is object.__str__:
         # Its text would be the default repr, which shows a memory address.
         kind = type(cast("object", value)).__qualname__
-        raise ValueError(f"{kind} has none; return a dict, a dataclass or a model, or give it a __str__")
+        raise ValueError(f"{kind} cannot be converted; return a dict, a dataclass or a model, or give it a __str__")
     return str(value)
 
 
@@ -220,10 +220,10 @@ def _require_all(values: Iterable[Any], *, depth: int) -> None:
         elif kind is float:
             if not isfinite(value):
                 raise NotSendable(
-                    f"a result has no JSON form: JSON has no number {value}; return None or a text for it"
+                    f"a result has no JSON form: JSON has no number {value}; return None or a text instead"
                 )
         elif kind is int and not -_TOO_LARGE < value < _TOO_LARGE:
-            raise NotSendable(f"a result holds an integer of more than {_DIGITS} digits; return a text for it")
+            raise NotSendable(f"a result holds an integer of more than {_DIGITS} digits; return it as text")
 
 
 def require_sendable_model(model: BaseModel) -> None:
@@ -243,9 +243,9 @@ def unsendable(error: ValueError) -> NotSendable:
     """Return an error that explains a failed serialization to the tool's author."""
     text = str(error)
     if "integer string conversion" in text:
-        return NotSendable(f"a result holds an integer of more than {_DIGITS} digits; return a text for it")
+        return NotSendable(f"a result holds an integer of more than {_DIGITS} digits; return it as text")
     if "surrogates not allowed" in text:
-        return NotSendable("a result holds text that is not valid Unicode: it has lone surrogates in it")
+        return NotSendable("a result holds text that is not valid Unicode: it has unpaired surrogates")
     if isinstance(error, UnicodeDecodeError) or "invalid utf-8" in text:
         return NotSendable(
             "a result holds bytes that are not UTF-8 text; return them by themselves or as File(data=...), "

@@ -217,7 +217,7 @@ def log_tool_failure(name: str, error: Exception) -> None:
     if isinstance(error, registry.UnknownTool):
         log_unknown("Tool")
     elif isinstance(error.__cause__, Crashed):
-        logger.info("Tool %r returned the recorded error of its body again", name)
+        logger.info("Tool %r returned the recorded error from an earlier run", name)
     elif not isinstance(error, ToolError) or isinstance(error, UnexpectedToolError):
         # The cause is the exception in the author's code. The SDK's wrapper around it would repeat the traceback.
         logger.error("Tool %r raised an unexpected exception", name, exc_info=error.__cause__ or error)

@@ -76,9 +76,9 @@ def _refuse_foreign_server(fn: Callable[..., Any]) -> None:
     here = inspect.currentframe()
     if here is not None and _is_run_by_foreign_server(here.f_back and here.f_back.f_back):
         raise InvalidSignature(
-            f"{fn.__qualname__!r} has options of roundtrip, and its server has no roundtrip to keep them, so it was "
-            "not run; call install(server) of roundtrip.install, or of roundtrip.fastmcp, before tools are registered "
-            "(or asyncio.to_thread, if your own code runs it in a worker thread)"
+            f"{fn.__qualname__!r} was not run: it has roundtrip options, and its server does not use roundtrip; call "
+            "install(server) from roundtrip.install or roundtrip.fastmcp before tools are registered "
+            "(or asyncio.to_thread, if your own code runs the function in a worker thread)"
         )
 
 

@@ -173,15 +173,15 @@ class File(_Media, Embeddable):
 
 def _checked_path(kind: str, path: str | Path | None, data: bytes | None) -> Path | None:
     if path is not None and data is not None:
-        raise ValueError(f"{kind} takes path= or data=, not both")
+        raise ValueError(f"{kind} must have path= or data=, got both")
     if path is None and data is None:
-        raise ValueError(f"{kind} needs path= (a file) or data= (bytes)")
+        raise ValueError(f"{kind} must have path= (a file) or data= (bytes)")
     if data is not None and not isinstance(cast("object", data), BYTES):
-        raise TypeError(f"{kind} takes bytes as data=, not {type(data).__name__}; encode text with .encode()")
+        raise TypeError(f"{kind} must have bytes as data=, got {type(data).__name__}; encode text with .encode()")
     if path is None:
         return None
     if not str(path):
-        raise ValueError(f"{kind} needs a file as path=, not an empty text")
+        raise ValueError(f"{kind} must have a file as path=, got an empty text")
     return Path(path).expanduser()
 
 

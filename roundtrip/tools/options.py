@@ -186,7 +186,7 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
         function = getattr(fn, "__func__", fn)
         if getattr(function, _REGISTERED, None) is function:
             raise InvalidSignature(
-                f"{getattr(fn, '__name__', fn)!r} is registered already, without the options of this @roundtrip.tool; "
+                f"{getattr(fn, '__name__', fn)!r} is already registered without the options of this @roundtrip.tool; "
                 "put it below the decorator that registers the function, or give the options to add_tool"
             )
         setattr(function, _ATTACHED, spec)

@@ -83,7 +83,7 @@ class TaskMode(NamedTuple):
         if given not in (None, False, "required") and spec.get("exactly_once"):
             raise InvalidSignature(
                 f"tool {tool!r}: exactly_once= needs task='required', got task={given!r}: a repeated request could run "
-                "the body once as a task and once as a usual call"
+                "the body once as a task and once as a normal call"
             )
         ttl: Any = spec.get("task_ttl", _TASK_TTL_SECONDS)
         if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= _MAX_TASK_TTL_SECONDS:
@@ -103,7 +103,7 @@ def warn_of_promise(function: AskingFunction, parts: Parts, promise: str) -> Non
     """Log a warning if the server may be unable to keep a tool's promise."""
     if parts.may_forget:
         logger.warning(
-            "%s %s, and other processes may have the keys of its calls; give all of them one ledger= "
+            "%s %s, but other processes with the same keys may serve its calls; give all processes one ledger= "
             "(SqliteLedger, RedisLedger or PostgresLedger), or ledger=MemoryLedger() if there is only one process",
             function.owner,
             promise,

@@ -305,7 +305,7 @@ def _callable_part(target: Any) -> Callable[..., Any]:
         raise InvalidSignature(
             f"{target!r} is not a function yet. Decorate methods with the standalone @tool (from roundtrip), and "
             "register them bound: server.add_tool(TheClass.method) for a class method, and "
-            "server.add_tool(instance.method) for one of an instance"
+            "server.add_tool(instance.method) for an instance method"
         )
     return target
 
@@ -329,7 +329,8 @@ def _require_bound(fn: Callable[..., Any], *, tool: str) -> None:
             )
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise InvalidSignature(
-                f"tool {tool!r} takes {parameter.name!r} by position only, and arguments come by name; remove the '/'"
+                f"tool {tool!r} takes {parameter.name!r} by position only, but clients send arguments by name; "
+                "remove the '/'"
             )
 
 
@@ -350,7 +351,7 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
             raise InvalidSignature(f"tool {tool!r}: the annotation {annotation!r} of {name!r} cannot be evaluated")
         if fastmcp is not None and annotation is fastmcp.Context:
             raise InvalidSignature(
-                f"tool {tool!r} takes FastMCP's Context as {name!r}, which only FastMCP's servers fill; import Context "
+                f"tool {tool!r} takes FastMCP's Context as {name!r}, which only FastMCP servers fill; import Context "
                 "from roundtrip"
             )
         if name in ("ctx", "context") and annotation is parameter.empty:
@@ -375,8 +376,8 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
         raise InvalidSignature(f"tool {tool!r}: a parameter has no schema ({error.message})") from error
     if len(metadata.arg_model.model_fields) < len(visible):
         raise InvalidSignature(
-            f"tool {tool!r}: it has two parameters such as 'copy' and 'field_copy', which become one as the first is "
-            "renamed; rename one of them"
+            f"tool {tool!r}: it has two parameters such as 'copy' and 'field_copy', which clash because the SDK "
+            "renames the first; rename one of them"
         )
     return metadata
 
@@ -436,7 +437,7 @@ def dependencies_of(given: Sequence[Dependency | Callable[..., Any]] | None, *, 
     if given is None:
         return []
     if isinstance(given, Dependency) or callable(given):
-        raise InvalidSignature(f"tool {tool!r}: dependencies= takes a list, as in dependencies=[Depends(check)]")
+        raise InvalidSignature(f"tool {tool!r}: dependencies= must be a list, as in dependencies=[Depends(check)]")
     return [marker if isinstance(marker, Dependency) else Dependency(marker) for marker in given]
 
 
@@ -450,4 +451,4 @@ def _limits_of(spec: options.ToolSpec, general: Limits, *, tool: str) -> Limits:
     except ValueError as error:
         raise ValueError(f"tool {tool!r}: {error}") from error
     except TypeError as error:
-        raise TypeError(f"tool {tool!r}: ttl= and max_age= take numbers of seconds") from error
+        raise TypeError(f"tool {tool!r}: ttl= and max_age= must be numbers of seconds") from error

@@ -65,7 +65,7 @@ class ToolRegistry:
 
     def __init__(self, on_duplicate: OnDuplicate, visibility: Visibility) -> None:
         if on_duplicate not in ("warn", "error", "replace", "ignore"):
-            raise ValueError(f"on_duplicate_tools={on_duplicate!r}: 'warn', 'error', 'replace' or 'ignore'")
+            raise ValueError(f"on_duplicate_tools must be 'warn', 'error', 'replace' or 'ignore', got {on_duplicate!r}")
         self._on_duplicate = on_duplicate
         self._visibility = visibility
         self._registered: dict[str, dict[VersionKey | None, RegisteredTool]] = {}
@@ -147,13 +147,13 @@ class ToolRegistry:
             versions = self._registered.get(tool.name, {})
             if versions and (key is None) != (None in versions):
                 raise ValueError(
-                    f"tool {tool.name!r} is registered both with and without a version; give every one of them a "
-                    "version=, or none"
+                    f"tool {tool.name!r} is registered both with and without a version; give a version= to all "
+                    "its registrations, or to none"
                 )
             if key in versions and (other := versions[key].version) != tool.version:
                 raise ValueError(
-                    f"tool {tool.name!r}: version {tool.version!r} must differ from {other!r}, which is registered and "
-                    "is the same version spelled otherwise; spell it one way"
+                    f"tool {tool.name!r}: version {tool.version!r} must differ from {other!r}, which is already "
+                    "registered and is the same version; use one spelling"
                 )
             if key in versions:
                 label = tool.name if tool.version is None else f"{tool.name}@{tool.version}"
@@ -194,10 +194,12 @@ class ToolRegistry:
             TypeError: The names are a single string, or not an iterable of strings.
         """
         if isinstance(names, str | bytes):
-            raise TypeError(f"allow_tools({names!r}) takes an iterable of names: allow_tools([{names!r}])")
+            raise TypeError(
+                f"allow_tools() must be given an iterable of names, got {names!r}; write allow_tools([{names!r}])"
+            )
         allowed = None if names is None else frozenset(names)
         if allowed is not None and (strangers := [name for name in allowed if not isinstance(name, str)]):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"allow_tools() takes the names of tools, not {strangers[0]!r}")
+            raise TypeError(f"allow_tools() must be given tool names, got {strangers[0]!r}")
         with self._lock:
             self._allowed, self._allowed_is_checked = allowed, allowed is None
 
@@ -211,9 +213,7 @@ class ToolRegistry:
             known = ", ".join(sorted(self._registered)) or "none"
         if unknown:
             logger.warning(
-                "allow_tools() was given names that are not tools: %s. The tools are: %s",
-                ", ".join(sorted(unknown)),
-                known,
+                "allow_tools() names tools that do not exist: %s. The tools are: %s", ", ".join(sorted(unknown)), known
             )
 
     def sees(self, tool: RegisteredTool) -> bool:

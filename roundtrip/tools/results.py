@@ -86,7 +86,9 @@ def results_for(
     """
     if output_schema is not None:
         if structured is False:
-            raise InvalidSignature(f"tool {tool!r}: output_schema= and structured_output=False exclude each other")
+            raise InvalidSignature(
+                f"tool {tool!r}: output_schema= must not be combined with structured_output=False; leave one out"
+            )
         return _given(output_schema, tool=tool)
     if structured is False:
         return Results(None, _converter(lambda value: None))
@@ -199,7 +201,9 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
         except (schema_checks.SchemaMismatch, ValidationError) as error:
             # A result can hold a user's answers, and both message and traceback are logged: leave the values out.
             problem = error.summary if isinstance(error, schema_checks.SchemaMismatch) else forms.explain(error)
-            raise NotSendable(f"a result does not fit the tool's output schema: {problem}; correct either") from None
+            raise NotSendable(
+                f"a result does not match the tool's output schema: {problem}; correct the result or the schema"
+            ) from None
         if structured is None:
             return CallToolResult(content=blocks)
         return CallToolResult(content=blocks, structured_content=structured)

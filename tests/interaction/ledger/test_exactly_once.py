@@ -302,5 +302,5 @@ def test_shared_keys_require_a_shared_ledger(
         """Pay."""
         return "paid"
 
-    assert ("tool 'pay' has to run exactly once, and other processes may have the keys" in caplog.text) is warned
+    assert ("tool 'pay' has to run exactly once, but other processes with the same keys" in caplog.text) is warned
     assert ("SqliteLedger, RedisLedger or PostgresLedger" in caplog.text) is warned

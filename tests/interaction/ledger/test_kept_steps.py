@@ -183,7 +183,7 @@ async def test_a_recalled_crash_is_logged_in_one_line(shop: Shop, caplog: pytest
     assert told == ["Error executing tool give: dropped"] * 4
     assert errors_in(caplog) == ["Tool 'give' raised an unexpected exception"]
     again = [record.getMessage() for record in caplog.records if "recorded error" in record.getMessage()]
-    assert again == ["Tool 'give' returned the recorded error of its body again"] * 3
+    assert again == ["Tool 'give' returned the recorded error from an earlier run"] * 3
 
 
 @pytest.mark.parametrize("asks", ["form", "page"])

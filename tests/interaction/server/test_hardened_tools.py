@@ -178,7 +178,7 @@ MEANINGLESS: list[tuple[dict[str, Any], str]] = [
     ({"timeout": "3"}, "tool 'margin': timeout= must be a positive, finite number of seconds, got '3'"),
     ({"ttl": 0}, "tool 'margin': ttl= and max_age= must be finite seconds, more than 0"),
     ({"recover": 60.0}, "tools have no option 'recover' anymore; docs/upgrading.md says what to use instead"),
-    ({"confirm": " "}, "tool 'margin': confirm=' ' asks nothing"),
+    ({"confirm": " "}, "tool 'margin': confirm=' ' must be a question"),
 ]
 
 

@@ -44,7 +44,7 @@ async def test_an_allowed_name_of_no_tool_is_logged_once(caplog: pytest.LogCaptu
         for _ in range(2):
             assert await tools(client) == ["find"]
     [logged] = [record.getMessage() for record in caplog.records if "allow_tools" in record.getMessage()]
-    assert logged == "allow_tools() was given names that are not tools: burm, orde. The tools are: find, order"
+    assert logged == "allow_tools() names tools that do not exist: burm, orde. The tools are: find, order"
 
 
 def test_an_allow_list_takes_names() -> None:

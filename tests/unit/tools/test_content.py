@@ -161,13 +161,13 @@ def test_file_is_read_when_sent_and_a_tilde_is_the_home(tmp_path: Path, monkeypa
 def test_path_and_data_exclude_each_other_and_one_is_needed() -> None:
     helpers: list[Any] = [Image, Audio, File]
     for helper in helpers:
-        with pytest.raises(ValueError, match=r"takes path= or data=, not both"):
+        with pytest.raises(ValueError, match=r"must have path= or data=, got both"):
             helper(path="a.png", data=b"x")
-        with pytest.raises(ValueError, match=r"needs path= .* or data="):
+        with pytest.raises(ValueError, match=r"must have path= .* or data="):
             helper()
-        with pytest.raises(ValueError, match="not an empty text"):
+        with pytest.raises(ValueError, match="got an empty text"):
             helper(path="")
-        with pytest.raises(TypeError, match=r"takes bytes as data=, not str; encode text with \.encode\(\)"):
+        with pytest.raises(TypeError, match=r"must have bytes as data=, got str; encode text with \.encode\(\)"):
             helper(data="text")
 
 
@@ -256,7 +256,7 @@ def test_structured_content_is_a_dict_of_json_data() -> None:
     for one in wrong:
         with pytest.raises(TypeError, match=r"structured_content must be a dict, got \w+; .*model_dump"):
             ToolResult(content="x", structured_content=one)
-    with pytest.raises(ValueError, match=r"needs content=, structured_content= or both"):
+    with pytest.raises(ValueError, match=r"must have content=, structured_content= or both"):
         ToolResult(meta={"ms": 3})
 
 

@@ -161,7 +161,7 @@ async def test_sdk_server_without_roundtrip_runs_no_promising_function(
         result = await client.call_tool("run", {"path": "a"})
     assert result.is_error
     assert RAN == []
-    assert "has options of roundtrip, and its server has no roundtrip to keep them" in caplog.text
+    assert "has roundtrip options, and its server does not use roundtrip" in caplog.text
 
 
 @pytest.mark.parametrize("kind", PROMISING)

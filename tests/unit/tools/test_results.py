@@ -144,7 +144,7 @@ PLANTED = b"sent once and no more"
 Users = TypeAliasType("Users", list[User])
 OneUser = TypeAliasType("OneUser", User)
 Pictures = TypeAliasType("Pictures", list[Image])
-MISFIT = "does not fit the tool's output schema"
+MISFIT = "does not match the tool's output schema"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ADA = User(userId=1)
 ADA_DATA = {"userId": 1, "name": "Ada", "shown": "Ada #1"}
@@ -285,12 +285,12 @@ def test_value_without_json_form_is_rejected() -> None:
         ({"a": NOT_TEXT}, "bytes that are not UTF-8 text"),
         (Person(name="Ada", tags=[NOT_TEXT]), "bytes that are not UTF-8 text"),  # pyright: ignore[reportArgumentType]
         (later(), "must be awaited"),
-        ([{"a": ToolResult(content="x")}], "return it by itself"),
+        ([{"a": ToolResult(content="x")}], "must be returned by itself"),
         (ToolResult(content="x", meta={"a": object()}), "no JSON form: Unable to serialize unknown type"),
         # A repr is not a result.
-        (Person, "has none"),
-        (len, "has none"),
-        ({"a": 1}.keys(), "has none"),
+        (Person, "cannot be converted"),
+        (len, "cannot be converted"),
+        ({"a": 1}.keys(), "cannot be converted"),
     ]
     check_each(reasons, check)
 
@@ -463,7 +463,7 @@ class Opaque:
 def test_value_without_json_form_is_rejected_by_type() -> None:
     def check(annotation: Any, value: Any) -> None:
         words = complaint(made(annotation), value)
-        assert re.search("Opaque has none|does not fit", words)
+        assert re.search("Opaque cannot be converted|does not match", words)
         assert "secret" not in words
 
     check_each(product([EMPTY, Any, dict, list, Opaque], [Opaque(), [Opaque()], {"a": [Opaque()]}]), check)
@@ -607,7 +607,7 @@ def test_a_given_schema_has_to_be_a_valid_one_of_an_object() -> None:
         ({"type": "object", "properties": 5}, invalid),
     ]
     check_each(schemas, check)
-    assert "exclude each other" in refusal(output_schema=POINT, structured=False)
+    assert "must not be combined with" in refusal(output_schema=POINT, structured=False)
 
 
 # Metadata that the SDK made.
