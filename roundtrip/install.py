@@ -51,7 +51,7 @@ def install(server: MCPServer[Any] | LowLevelServer[Any], **options: Unpack[Inst
             keys.
     """
     if isinstance(server, Server):
-        raise TypeError("install() must be given a server without roundtrip, got a roundtrip.Server; leave it out")
+        raise TypeError("install() must not be given a roundtrip.Server, which can ask already; leave install() out")
     if isinstance(server, MCPServer):
         install_in_mcpserver(server, low_level(server), options)
     elif isinstance(server, LowLevelServer):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -47,10 +47,10 @@ class Quirk(StrEnum):
 
 
 _MEANINGS: Final = {
-    Quirk.DECLINES_UNSEEN: "In some of its settings it declines questions that its user never saw.",
-    Quirk.ACCEPTS_UNSEEN: "In some of its settings it accepts questions that its user never saw.",
-    Quirk.URL_UNSEEN: "It declares URL mode, and never shows the page.",
-    Quirk.CACHES_TOOLS: "It keeps an old list of tools, also after a change.",
+    Quirk.DECLINES_UNSEEN: "With some settings, it declines questions that its user never saw.",
+    Quirk.ACCEPTS_UNSEEN: "With some settings, it accepts questions that its user never saw.",
+    Quirk.URL_UNSEEN: "It declares URL mode but never shows the page.",
+    Quirk.CACHES_TOOLS: "It keeps an old tool list even after the list has changed.",
 }
 
 

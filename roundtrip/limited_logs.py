@@ -45,7 +45,7 @@ class LimitedLog:
             return
         left_out = self._budget.spend(message)
         if left_out:
-            self._logger.warning("%s (%d more like this were left out)", message % args, left_out)
+            self._logger.warning("%s (%d more lines like this were left out)", message % args, left_out)
         elif left_out is not None:
             self._logger.warning(message, *args)
 
@@ -73,6 +73,6 @@ class LimitedFilter(logging.Filter):
         first_line = str(record.msg).partition("\n")[0] if record.name == "asyncio" else ""
         left_out = self._budget.spend((record.pathname, record.lineno, first_line))
         if left_out:
-            record.msg = f"{record.getMessage()} ({left_out} more like this were left out)"
+            record.msg = f"{record.getMessage()} ({left_out} more lines like this were left out)"
             record.args = ()
         return left_out is not None

@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "roundtrip(eras='both', hostile=False, without=(), deploy=None, secrets=(), over='memory'): run the test on "
-        "these eras ('retry', 'live' or 'both'), as a task ('task'), or in all three lives ('all'); and "
+        "these eras ('retry', 'live' or 'both'), as a task ('task'), or in all three ways ('all'); and "
         "under hostile networks (True for all, or a list)",
     )
 
@@ -68,7 +68,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         # installed.
         if pyfuncitem.get_closest_marker("roundtrip") is not None and "async def" in str(failure):
             raise pytest.fail.Exception(
-                "no mark runs this async test; add @pytest.mark.anyio, or pytestmark = pytest.mark.anyio to its module",
+                "no marker runs this async test; add @pytest.mark.anyio to it, or pytestmark = pytest.mark.anyio to "
+                "its module",
                 pytrace=False,
             ) from None
         raise
@@ -133,7 +134,7 @@ def overrides() -> "Generator[Override]":
 def trace(roundtrip_choice: "UserDefaults | None") -> "Traces":
     """Record the calls that the test's users make to servers in this process, as `Server(trace=...)` would."""
     if roundtrip_choice is None or roundtrip_choice.recorder is None:
-        pytest.fail("`trace` was requested too late: make it an argument of the test, or of a fixture of it")
+        pytest.fail("`trace` was requested too late: make it an argument of the test, or of one of its fixtures")
     from roundtrip.testing.user_defaults import Traces
 
     return Traces(roundtrip_choice.recorder.path)

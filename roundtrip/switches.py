@@ -54,4 +54,4 @@ def runs_tasks(given: object, *, environment: Mapping[str, str]) -> bool | Liter
     try:
         return is_on(given, RUN_TASKS_VARIABLE, environment=environment, default=True)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{error}; or {OWN!r}, for the tasks of this process's clients") from None
+        raise type(error)(f"{error}; {OWN!r} runs only the tasks of this process's clients") from None

@@ -81,10 +81,10 @@ async def test_call_is_named_by_those_alone_who_may_ask_for_it(tmp_path: Path, m
 
 
 def test_choice_that_is_none_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(TypeError, match="run_tasks= must be True or False, got 'mine'; or 'own'"):
+    with pytest.raises(TypeError, match="run_tasks= must be True or False, got 'mine'; 'own' runs"):
         shop(tmp_path, "mine", [])
     monkeypatch.setenv(RUN_TASKS_VARIABLE, "mine")
-    with pytest.raises(ValueError, match="ROUNDTRIP_RUN_TASKS must be 1 or 0, got 'mine'; or 'own'"):
+    with pytest.raises(ValueError, match="ROUNDTRIP_RUN_TASKS must be 1 or 0, got 'mine'; 'own' runs"):
         shop(tmp_path, None, [])
 
 

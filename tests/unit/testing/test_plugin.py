@@ -78,7 +78,7 @@ pytestmark = []
 """,
     )
     result.assert_outcomes(errors=2, failed=1)
-    result.stdout.fnmatch_lines(["*roundtrip has no effect here*", "no mark runs this async test; add *anyio*"])
+    result.stdout.fnmatch_lines(["*roundtrip has no effect here*", "no marker runs this async test; add *anyio*"])
 
 
 def test_a_test_that_calls_nothing_through_its_network_fails(pytester: pytest.Pytester) -> None:
