@@ -56,12 +56,12 @@ _MOVE: Final = "move the tool to a roundtrip.Server (docs/docket.md: Moving from
 _REFUSED: Final = (
     (
         ("name", "title", "description", "annotations", "icons", "meta", "tags", "version", "output_schema"),
-        "is FastMCP's own here; give it to FastMCP's decorator, as in @mcp.tool(title=...)",
+        "belongs to FastMCP; give it to FastMCP's decorator, as in @mcp.tool(title=...)",
     ),
-    (("structured_output",), "is FastMCP's own here; write @mcp.tool(output_schema=None) for unstructured results"),
-    (("input_schema",), "is not for FastMCP, which validates arguments by the parameters; annotate those"),
-    (("enabled",), "is FastMCP's own here; use its visibility (mcp.disable) or auth=, which decide for each request"),
-    (("task", "task_ttl"), f"needs roundtrip.Server, as FastMCP's tasks are another store; leave it out, or {_MOVE}"),
+    (("structured_output",), "belongs to FastMCP; write @mcp.tool(output_schema=None) for unstructured results"),
+    (("input_schema",), "does not work with FastMCP, whose schema comes from the parameters; annotate them"),
+    (("enabled",), "belongs to FastMCP; use its visibility (mcp.disable) or auth=, which decide for each request"),
+    (("task", "task_ttl"), f"needs roundtrip.Server, because FastMCP has its own task store; remove it, or {_MOVE}"),
 )
 _TOOL_ONLY: Final = tuple(name for name in ToolSpec.__annotations__ if name not in ("dependencies", "inline"))
 _MARKERS: Final = (SdkResolve, Dependency)
@@ -102,8 +102,8 @@ def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
     shares_keys = options.get("keys") is not None and options.get("audience") is None
     if shares_keys and names.has_generated_name(mcp):
         raise ValueError(
-            "a server with keys= must have a name, because each token names its service, and FastMCP makes another one "
-            'in each process; write FastMCP("bookshop"), or give audience='
+            "a server with keys= must have a name, because each token names its service, and FastMCP generates another "
+            'name in each process; write FastMCP("bookshop"), or give audience='
         )
     require_installed(mcp)
     installation = Installation(
@@ -176,7 +176,7 @@ def _register(kind: Kind, fn: Callable[..., Any], add: Callable[[Any], Any], ins
     refuse_options(spec, _REFUSED, owner=owner)
     if getattr(meta, "task", None):
         raise InvalidSignature(
-            f"{owner} asks, and FastMCP's task=True runs it in a worker, which has no client to ask; leave it out, "
+            f"{owner} asks, but FastMCP's task=True runs it in a worker, which has no client to ask; remove task=True, "
             f"or {_MOVE}"
         )
     version = getattr(meta, "version", None)
@@ -234,9 +234,9 @@ def _require_plain(component: Any, *, where: str = "") -> None:
     if _is_unsafe(component):
         kind, name = names.kind_and_name_of(component)
         raise InvalidSignature(
-            f"{kind} {name!r} asks by roundtrip, and was made before roundtrip could fill its "
-            f"parameters; call install() {where}before tools are registered, and register its function (@mcp.tool, "
-            "mcp.add_tool(fn)), not an object made of it"
+            f"{kind} {name!r} asks with roundtrip, but was made before roundtrip could fill its "
+            f"parameters; call install() {where}before registering tools, and register the function (@mcp.tool, "
+            "mcp.add_tool(fn)), not an object made from it"
         )
 
 
@@ -301,7 +301,7 @@ def _leaving_out(list_all: Callable[..., Any]) -> Callable[..., Any]:
                 safe.append(each)
             elif _is_new(each.fn):
                 _logger.error(
-                    "server %r leaves out of its lists: %s", server.name, _told(*names.kind_and_name_of(each))
+                    "server %r omits a component from its lists: %s", server.name, _told(*names.kind_and_name_of(each))
                 )
         return safe
 
@@ -310,9 +310,9 @@ def _leaving_out(list_all: Callable[..., Any]) -> Callable[..., Any]:
 
 def _told(kind: str, name: str) -> str:
     return (
-        f"{kind} {name!r} asks by roundtrip, and has come to its server in a way that roundtrip does not fill, so it "
-        "does not run; call install() of roundtrip.fastmcp on the server that it is made on, and then register its "
-        "function (@mcp.tool, mcp.add_tool(fn)), not an object made of it"
+        f"{kind} {name!r} asks with roundtrip, but reached its server in a way that roundtrip cannot intercept, so it "
+        "does not run; call install() of roundtrip.fastmcp on the server that creates it, and then register the "
+        "function (@mcp.tool, mcp.add_tool(fn)), not an object made from it"
     )
 
 

@@ -270,7 +270,7 @@ def function_for_fastmcp(
     """
     if is_generator_function(fn):
         raise InvalidSignature(
-            f"{kind} {name!r} is a generator, and cannot ask; collect what it yields, and return a list"
+            f"{kind} {name!r} is a generator, which cannot ask; collect the values that it yields, and return a list"
         )
     hints = hints_of(fn)
     injected = fastmcp_names.injected_parameters(fn, hints)
@@ -346,8 +346,8 @@ def _serving(function: FastMcpFunction) -> InstalledServing | Installation[Any]:
     elif serving is not None and serving.request.session is session and asking_request() is not None:
         return serving
     raise ERRORS[function.kind](
-        f"{function.owner} asks, and the server that serves it has no roundtrip; call install() of roundtrip.fastmcp "
-        "on the server that clients connect to, too"
+        f"{function.owner} asks, but the server that received the request has no roundtrip; call install() of "
+        "roundtrip.fastmcp on the server that clients connect to as well"
     )
 
 

@@ -73,8 +73,8 @@ try:
     from uncalled_for import get_dependency_parameters
 except ImportError as error:
     raise ImportError(
-        "roundtrip.fastmcp needs FastMCP 4 (pip install 'fastmcp>=4.0.11,<5'); it is not installed, or another version "
-        f"of it: {error}"
+        "roundtrip.fastmcp needs FastMCP 4 (pip install 'fastmcp>=4.0.11,<5'); FastMCP is not installed, or has "
+        f"another version: {error}"
     ) from error
 
 if TYPE_CHECKING:

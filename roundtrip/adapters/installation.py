@@ -218,8 +218,8 @@ def _check_names(options: InstallOptions) -> None:
     for name in options.keys() - InstallOptions.__annotations__:
         if name in _WORKERS:
             raise TypeError(
-                f"install() must be given no {name}=: each process that serves also runs stored calls, and `roundtrip "
-                "worker` serves only a roundtrip.Server"
+                f"install() has no {name}=: every process that serves also runs stored calls, and `roundtrip worker` "
+                "supports only roundtrip.Server; remove it"
             )
         raise unknown_option("install() has", name, [*InstallOptions.__annotations__])
 
@@ -237,7 +237,9 @@ def refuse_second(low_level: LowLevelServer[Any]) -> None:
         ValueError: roundtrip is already installed on this server.
     """
     if any(isinstance(each, RequestBoundary) for each in low_level.middleware):
-        raise ValueError(f"server {low_level.name!r} has roundtrip already; call install() once, before its tools")
+        raise ValueError(
+            f"server {low_level.name!r} has roundtrip already; call install() once, before registering tools"
+        )
 
 
 def refuse_options(given: ToolSpec, reasons: Iterable[tuple[Sequence[str], str]], *, owner: str) -> None:

@@ -63,10 +63,10 @@ _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 _UNBOUND: Final = ToolDefaults(Limits(ttl=600.0, max_age=3600.0), foreign=foreign)
 """Options for tools that are bound before a server exists."""
 
-_NEEDS_SERVER: Final = "needs roundtrip.Server, as the SDK's classes {}; leave it out, or change the class"
+_NEEDS_SERVER: Final = "needs roundtrip.Server, because the SDK's classes {}; remove it, or use roundtrip.Server"
 _REFUSED: Final = (
     (("enabled",), _NEEDS_SERVER.format("list and call every tool")),
-    (("version",), _NEEDS_SERVER.format("have one tool of each name")),
+    (("version",), _NEEDS_SERVER.format("have one tool per name")),
 )
 
 
@@ -180,8 +180,8 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
     for kind, name, fn in finding.functions_of(server):
         if uses_roundtrip(fn):
             raise InvalidSignature(
-                f"{kind} {name!r} asks by roundtrip, and was registered before roundtrip could fill its parameters; "
-                "call install() before tools are registered"
+                f"{kind} {name!r} asks with roundtrip, but was registered before roundtrip could fill its parameters; "
+                "call install() before registering tools"
             )
     installation = Installation(
         server,
@@ -236,8 +236,8 @@ def _adding_plain(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
         fn = getattr(made, "fn", None)
         if callable(fn) and uses_roundtrip(fn):
             raise InvalidSignature(
-                f"{kind} {made.name!r} asks by roundtrip, and was made before roundtrip could fill its parameters; "
-                f"register its function with @server.{kind}(...), not an object made of it"
+                f"{kind} {made.name!r} asks with roundtrip, but was made before roundtrip could fill its parameters; "
+                f"register the function with @server.{kind}(...), not an object made from it"
             )
         return add(made, *given, **details)
 
@@ -278,8 +278,8 @@ def _asking_resources(resource: Callable[..., Any], installation: Installation[A
         def decorate(fn: _CallableT) -> _CallableT:
             if uses_roundtrip(fn) and not UriTemplate.parse(uri).variable_names:
                 raise InvalidSignature(
-                    f"resource {uri!r} has no variables, so it is read without a call that could ask; fill its "
-                    "parameters inside the function, or make it a template"
+                    f"resource {uri!r} has no URI variables, so it must not have parameters that could ask; compute "
+                    "their values inside the function, or make the resource a template"
                 )
             register(_plain("resource", uri, fn, installation))
             return fn
@@ -333,7 +333,7 @@ class BoundTools:
         serving = serving_now()
         if serving is None or serving.request.session is not ctx.session:
             raise RuntimeError(
-                "bind() makes tools for a server with roundtrip; call install(server) of roundtrip.install"
+                "tools from bind() need a server with roundtrip; call install(server) of roundtrip.install"
             )
         try:
             tools = self.attach(serving.installation)

@@ -105,8 +105,8 @@ def watch_app(server: MCPServer[Any], app: Starlette, options: HttpOptions) -> S
 def warn_of_readable_errors(name: str) -> None:
     """Warn that everyone who can reach the server can read the texts of exceptions."""
     logger.warning(
-        "server %r sends clients the texts of exceptions that its tools do not catch, and has no authentication: "
-        "all who can reach it may read them; pass Server(mask_error_details=True) to keep them in the log",
+        "server %r has no authentication, and sends clients the texts of uncaught exceptions, so everyone who can "
+        "reach it can read them; pass Server(mask_error_details=True) to keep the texts in the log",
         name,
     )
 
@@ -119,8 +119,8 @@ def warn_of_unchecked_names(security: TransportSecuritySettings | None) -> None:
     for name, given in (("allowed_hosts", security.allowed_hosts), ("allowed_origins", security.allowed_origins)):
         if given:
             logger.warning(
-                "transport_security: %s is not checked, as enable_dns_rebinding_protection is False; set it to True, "
-                "with both lists, or check the header in a middleware",
+                "transport_security: %s is not checked, because enable_dns_rebinding_protection is False; set it to "
+                "True, with both lists, or check the header in a middleware",
                 name,
             )
 

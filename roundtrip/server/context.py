@@ -109,8 +109,8 @@ class Context(AskingContext[LifespanContextT, RequestT]):
         except RuntimeError as error:
             # A resource that fails raises a resource error. The SDK raises RuntimeError only for a resource that asks.
             raise BodyMistake(
-                f"ctx.read_resource({str(uri)!r}) reads a resource that asks the client, and the answers to its "
-                "questions could not come back to it from here; ask them in this function, and share what the two do"
+                f"ctx.read_resource() must read a resource that does not ask, got {str(uri)!r}: its answers cannot "
+                "reach it through this call; ask in this function, and share plain code with the resource"
             ) from error
 
     async def log(
@@ -219,7 +219,7 @@ def _waiting(
         return self._wait(lambda: getattr(self._context, name)(*args, **kwargs))  # pyright: ignore[reportPrivateUsage]
 
     wait.__name__, wait.__qualname__ = name, f"BlockingContext.{name}"
-    wait.__doc__ = f"As `Context.{name}`, waiting in place."
+    wait.__doc__ = f"Run `Context.{name}` and block until it returns."
     return wait
 
 
@@ -305,12 +305,10 @@ class GateContext(Context[Any, Any]):
         def __init__(self, **options: Any) -> None: ...
 
     def _running_body(self, name: str) -> "Body":
-        raise BodyMistake(f"{name!r} is asked in a visibility gate, which may not ask: a list must be answered at once")
+        raise BodyMistake(f"a visibility gate may not ask, but asked {name!r}: a list must be answered at once")
 
     def _require_live_resolver(self, method: str) -> None:
-        raise BodyMistake(
-            f"ctx.{method}() is called in a visibility gate, which may not ask: a list must be answered at once"
-        )
+        raise BodyMistake(f"a visibility gate may not ask, but called ctx.{method}(): a list must be answered at once")
 
 
 def get_context() -> Context[Any, Any]:
@@ -330,7 +328,7 @@ def get_request() -> Request[Any]:
     """
     request: object = require_request(_context_for("get_request").request_context)
     if not isinstance(request, Request):
-        raise RuntimeError("get_request() needs a request over HTTP, and this one came over another transport")
+        raise RuntimeError("get_request() needs an HTTP request, but this request came over another transport")
     return cast("Request[Any]", request)
 
 
@@ -359,7 +357,7 @@ def _context_for(caller: str) -> Context[Any, Any]:
     make = OFFERED.get()
     if make is None:
         raise RuntimeError(
-            f"{caller}() was called outside of a request; call it from code that serves a request, or from a thread or "
+            f"{caller}() was called outside a request; call it from code that serves a request, or from a thread or "
             "asyncio task that this code started"
         )
     return make()

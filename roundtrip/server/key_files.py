@@ -21,8 +21,8 @@ KEY_FILE_VARIABLE: Final = "ROUNDTRIP_KEY_FILE"
 _LINE: Final = re.compile(r"(?P<role>signs|next|former)\s+(?P<key>[0-9a-f]{64,512})\s+(?P<since>\S+)", re.ASCII)
 _MAX_FILE_BYTES: Final = 64 * 1024
 _HEAD: Final = """\
-# The keys of a roundtrip server, which it reads from the file that ROUNDTRIP_KEY_FILE names. Keep them secret.
-# `roundtrip keys rotate` replaces the one that signs, in three steps.
+# Keys of a roundtrip server, which reads this file if ROUNDTRIP_KEY_FILE names it. Keep the keys secret.
+# `roundtrip keys rotate` replaces the signing key in three steps.
 """
 
 
@@ -85,8 +85,8 @@ class KeyFile(NamedTuple):
         others = [one for one in found if one.role is not Role.SIGNS]
         if len(signs) != 1 or len(others) > 1:
             raise ValueError(
-                f"{str(path)!r} has {len(signs)} keys that sign and {len(others)} others; a key file has one that "
-                "signs and at most one other. Make one with: roundtrip keys new FILE"
+                f"the key file {str(path)!r} must have one signing key and at most one other, got {len(signs)} signing "
+                f"and {len(others)} other keys; make a key file with: roundtrip keys new FILE"
             )
         return cls(signs[0], others[0] if others else None)
 
@@ -122,7 +122,7 @@ def keys_of(environment: Mapping[str, str]) -> EnvironmentKeys | None:
         raise ValueError(f"{KEY_FILE_VARIABLE}: {error}") from error
     if Path(path).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
         # Only warn: secrets that are mounted into a container have such modes.
-        logger.warning("the key file %s can be read by every user of this machine; chmod 600 it", path)
+        logger.warning("every user on this machine can read the key file %s; run chmod 600 on it", path)
     return EnvironmentKeys(found.keys, KEY_FILE_VARIABLE)
 
 
@@ -135,7 +135,7 @@ def _read_line(line: str, *, where: str) -> RoledKey:
     except ValueError:
         # The message does not quote the line, which may contain a key.
         raise ValueError(
-            f"{where}: a line of a key file has a role (signs, next or former), a key in at least 64 hex digits, and "
-            "the time at which it got that role, as in: signs 7f7f... 2026-01-31T12:00:00Z"
+            f"{where}: a line must have a role (signs, next or former), a key of at least 64 hex digits, and the time "
+            "at which the key got that role, for example: signs 7f7f... 2026-01-31T12:00:00Z"
         ) from None
     return RoledKey(Role(read["role"]), read["key"], since)

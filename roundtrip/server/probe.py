@@ -216,7 +216,7 @@ class Probe:
             try:
                 backlog = await operations.CallOperations(tasks.book).backlog(limit=_MAX_TASKS)
             except LedgerDown as error:
-                logger.warning("the probe found the store of tasks down: %s", error)
+                logger.warning("the probe could not reach the task store: %s", error)
                 told: dict[str, Any] = {"down": True}
             else:
                 told = {**backlog._asdict(), "own_keys": tasks.book.seal.hints}
@@ -261,7 +261,7 @@ class Probe:
                 _key(mark), self.instance, holder=self.instance, lease=_MARK_SECONDS, keep=_MARK_SECONDS
             )
         except LedgerDown as error:
-            logger.warning("the probe found the ledger down: %s", error)
+            logger.warning("the probe could not reach the ledger: %s", error)
             return None, "down"
         return mark, "claimed"
 
@@ -270,7 +270,7 @@ class Probe:
             seen = await self._parts.effects.ledger.wait(_key(mark), patience=0)
         except LedgerDown as error:
             # The ledger's address and error belong in the server's log only, because any client may call the probe.
-            logger.warning("the probe found the ledger down: %s", error)
+            logger.warning("the probe could not reach the ledger: %s", error)
             return None, "down"
         return (None, "absent") if seen is None else (seen.answers_digest, "seen")
 

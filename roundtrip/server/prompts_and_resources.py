@@ -218,8 +218,8 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         if kind == "resource" and not details["template"]:
             if signature.resolved:
                 raise InvalidSignature(
-                    f"{signature.owner} has no variables, so it is read without a call that could ask; fill its "
-                    "parameters inside the function, or make it a template"
+                    f"{signature.owner} has no URI variables, so it must not have parameters that could ask; compute "
+                    "their values inside the function, or make the resource a template"
                 )
             in_legs = False
         entry = {"enabled": seen_at_first, "gate": gate, "filled": signature.hidden, "in_legs": in_legs}

@@ -526,7 +526,7 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     def tell_transport(self, transport: str) -> None:
         """Report in the log and the probe which transport serves HTTP requests of 2026-07-28, and why."""
-        logger.info("server %r serves requests of 2026-07-28 over HTTP by %s", self.name, transport)
+        logger.info("server %r serves HTTP requests of 2026-07-28 through %s", self.name, transport)
         if self._probe is not None:
             self._probe.transport = transport
 

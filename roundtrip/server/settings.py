@@ -116,7 +116,7 @@ def parts_of(
     """
     no_empty_rounds = options.get("no_empty_rounds", ())
     if isinstance(no_empty_rounds, str):
-        raise TypeError(f"no_empty_rounds must be a list of names of clients, got {no_empty_rounds!r}")
+        raise TypeError(f"no_empty_rounds must be a list of client names, got {no_empty_rounds!r}")
     ledger, system = options.get("ledger"), options.get("system", SYSTEM)
     if ledger is not None and not isinstance(cast("object", ledger), contract.Ledger):
         raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(ledger).__name__}")
@@ -153,8 +153,8 @@ def _protected_by(given: RequestStateSecurity, options: PartsOptions, system: Sy
     brought = ("keys", "principal", "audience")
     if options.get("encrypt") or any(options.get(name) is not None for name in brought):
         raise ValueError(
-            "request_state_security= already has keys, a principal and an audience: pass it without keys=, principal= "
-            "and audience= (seal_keys= is allowed), or leave it out and pass keys="
+            "request_state_security= must be given without encrypt=, keys=, principal= and audience=, because the "
+            "policy decides them; remove them, or use keys= instead (seal_keys= may stay, for computed values)"
         )
     seal_keys, codec, hint = options.get("seal_keys"), given.codec, ()
     if isinstance(codec, AESGCMRequestStateCodec):
@@ -176,7 +176,9 @@ def _protected(name: str | None, ttl: float, options: PartsOptions, system: Syst
     """Return the protection by the server's keys: from `keys=`, else from the environment, else random."""
     keys, audience, principal = options.get("keys"), options.get("audience"), options.get("principal")
     if options.get("seal_keys") is not None:
-        raise ValueError("seal_keys= must be left out without request_state_security=; keys= are used for sealing too")
+        raise ValueError(
+            "seal_keys= needs request_state_security=; remove it, because keys= already seal computed values"
+        )
     found = key_files.keys_of(os.environ) if keys is None and _KEY_VARIABLES & os.environ.keys() else None
     if not name and audience is None:
         if keys is not None or found is not None:

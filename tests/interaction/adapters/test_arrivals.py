@@ -36,8 +36,8 @@ async def test_tool_that_cannot_ask_is_not_listed_and_says_why(way: str, caplog:
         name = "alias" if way == "alias" else "t"
         result = await client.call_tool(name, {"count": 666}, raise_on_error=False)
     assert result.is_error
-    assert "asks by roundtrip, and has come to its server in a way" in str(result.content)
-    told = [record.message for record in caplog.records if "leaves out of its lists" in record.message]
+    assert "asks with roundtrip, but reached its server in a way" in str(result.content)
+    told = [record.message for record in caplog.records if "omits a component from its lists" in record.message]
     assert len(told) == 1
 
 
@@ -50,7 +50,7 @@ async def test_prompts_and_resources_that_cannot_ask_are_not_listed() -> None:
     child.add_resource(Resource.from_function(confirmed_plain, uri="files://a"))
     async with Client(mcp) as client:
         lists = [await client.list_prompts(), await client.list_resources(), await client.list_resource_templates()]
-        with pytest.raises(Exception, match="asks by roundtrip"):
+        with pytest.raises(Exception, match="asks with roundtrip"):
             await client.read_resource("files://a")
     assert lists == [[], [], []]
 

@@ -185,7 +185,7 @@ def test_options_above_the_decorator_that_registers_are_an_error(kind: str, is_p
 
 
 FORGOTTEN = {
-    "fastmcp": ("tool 'pay' asks by roundtrip", "call install() before"),
+    "fastmcp": ("tool 'pay' asks with roundtrip", "call install() before"),
     "sdk": ("tool 'pay' uses markers or options", "install(server)"),
 }
 

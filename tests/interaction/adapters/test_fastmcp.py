@@ -398,11 +398,11 @@ MISTAKES: list[tuple[Callable[[FastMCP[Any]], object], type[Exception], str]] = 
     (lambda _: install(roundtrip.Server("shop")), TypeError, "must be given a FastMCP server"),  # type: ignore[arg-type]
     (lambda _: install_in_sdk(FastMCP("x")), TypeError, r"use install\(\) of roundtrip.fastmcp"),  # type: ignore[arg-type]
     (lambda _: install(FastMCP(), keys=KEYS[:1]), ValueError, "must have a name"),
-    (lambda mcp: mcp.add_tool(Tool.from_function(asking)), InvalidSignature, "not an object made of it"),
+    (lambda mcp: mcp.add_tool(Tool.from_function(asking)), InvalidSignature, "not an object made from it"),
     (
         lambda mcp: mcp.tool(asking, task=True),
         InvalidSignature,
-        r"no client to ask; leave it.*docs/docket\.md",
+        r"no client to ask; remove task=True.*docs/docket\.md",
     ),
     (
         lambda mcp: mcp.prompt(roundtrip.tool(confirm="Sure?")(discounted)),
@@ -423,7 +423,7 @@ def test_mistakes_are_rejected_with_reasons() -> None:
     install(FastMCP[Any](), keys=KEYS[:1], audience="cinema")
     late = FastMCP[Any]("cinema")
     late.tool(asking)
-    with pytest.raises(InvalidSignature, match=r"tool 'asking' asks by roundtrip.*call install\(\) before"):
+    with pytest.raises(InvalidSignature, match=r"tool 'asking' asks with roundtrip.*call install\(\) before"):
         install(late)
 
 
@@ -457,7 +457,7 @@ def test_option_of_other_library_is_rejected_with_reason() -> None:
 
         option_of: Any = {option: value}
         fn: Any = roundtrip.tool(**option_of)(pay)
-        with pytest.raises(InvalidSignature, match=f"{option}= of roundtrip's @tool (is|needs)"):
+        with pytest.raises(InvalidSignature, match=f"{option}= of roundtrip's @tool (belongs|needs)"):
             mcp.tool(fn, name="pay")
 
 
@@ -474,7 +474,9 @@ def test_mounted_server_without_install_is_rejected(order: str, depth: int, name
     steps = [lambda: install(parent), lambda: parent.mount(child, namespace=namespace)]
     first, second = steps if order == "install" else reversed(steps)
     first()
-    with pytest.raises(InvalidSignature, match=r"tool 't' asks by roundtrip.*on the server 'other', before tools"):
+    with pytest.raises(
+        InvalidSignature, match=r"tool 't' asks with roundtrip.*on the server 'other', before registering"
+    ):
         second()
 
 

@@ -92,7 +92,7 @@ async def test_defaults_and_query_variables_hold(era: Era) -> None:
 
 def test_resolver_needing_an_absent_uri_variable_is_rejected_at_registration() -> None:
     server = Server[Any]("shop")
-    with pytest.raises(InvalidSignature, match=r"resource 'praise://all' has no variables"):
+    with pytest.raises(InvalidSignature, match=r"resource 'praise://all' has no URI variables"):
 
         @server.resource("praise://all")
         async def praise_all(tone: Annotated[Tone, Resolve(ask_any_tone)]) -> str:

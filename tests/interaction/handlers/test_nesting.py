@@ -48,7 +48,8 @@ async def test_asking_template_is_rejected_inside_a_suspending_tool(place: str) 
     reached: list[str] = []
     call = await User(nested(place, reached)).call("collect")
     assert call.is_error
-    assert call.text.startswith("Error executing tool collect: ctx.read_resource('praise://Dune') reads a resource")
+    assert call.text.startswith("Error executing tool collect: ctx.read_resource() must read a resource that does not")
+    assert "got 'praise://Dune'" in call.text
     assert (call.questions, reached) == ([], [])
     # A live client answers within the request.
     answers: Answers = {re.compile("Praise Dune"): {"tone": "dry"}}

@@ -190,7 +190,7 @@ async def test_bound_tools_of_server_without_install_fail() -> None:
 def test_install_after_marked_tools_is_rejected() -> None:
     server = MCPServer[Any]("cinema")
     server.tool()(book)
-    with pytest.raises(InvalidSignature, match=r"'book' asks by roundtrip.*call install\(\) before"):
+    with pytest.raises(InvalidSignature, match=r"'book' asks with roundtrip.*call install\(\) before"):
         install(server)
 
 
@@ -201,7 +201,7 @@ def test_wrong_server_or_function_is_rejected() -> None:
     for given, words in ((roundtrip.Server("shop"), "leave it out"), (object(), "must be given an MCPServer")):
         with pytest.raises(TypeError, match=words):
             install(given)  # type: ignore[arg-type]
-    with pytest.raises(InvalidSignature, match="has no variables"):
+    with pytest.raises(InvalidSignature, match="has no URI variables"):
         high_level().resource("seats://all")(book)
     with pytest.raises(TypeError, match="must be given functions"):
         bind()
@@ -229,9 +229,9 @@ def test_objects_made_of_asking_functions_are_rejected() -> None:
     def greet(name: str) -> str:
         return f"Hello, {name}"
 
-    with pytest.raises(InvalidSignature, match="prompt 'greet' asks by roundtrip"):
+    with pytest.raises(InvalidSignature, match="prompt 'greet' asks with roundtrip"):
         server.add_prompt(Prompt.from_function(greet))
-    with pytest.raises(InvalidSignature, match="resource 'greet' asks by roundtrip"):
+    with pytest.raises(InvalidSignature, match="resource 'greet' asks with roundtrip"):
         server.add_resource(FunctionResource(uri="films://greet", name="greet", fn=cast("Any", greet)))
     # Its own object cannot even be made of a parameter with a marker.
     with pytest.raises(InvalidSignature, match=r"Resolve\('ask_seats'\) fills a parameter"):

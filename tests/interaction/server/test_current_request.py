@@ -26,7 +26,7 @@ def test_request_functions_fail_outside_of_a_request() -> None:
         with pytest.raises(RuntimeError) as caught:
             function()
         told.append(str(caught.value).partition(":")[0].partition(" request")[0])
-    assert told == [f"{function.__name__}() was called outside of a" for function in functions]
+    assert told == [f"{function.__name__}() was called outside a" for function in functions]
 
 
 async def test_a_function_finds_the_context_in_every_kind_of_body(era: Era) -> None:
@@ -88,7 +88,7 @@ async def test_request_and_headers_exist_over_http_alone(era: Era) -> None:
     user = User(server, era=era)
     failed = await user.call("shows")
     assert failed.is_error
-    assert "needs a request over HTTP, and this one came over another transport" in failed.text
+    assert "needs an HTTP request, but this request came over another transport" in failed.text
     assert (await user.call("headers")).text == "0"
 
     async with (

@@ -191,7 +191,7 @@ async def test_argument_or_variable_chooses_the_way(
         facts = (await client.result("roundtrip_probe"))["structuredContent"]
 
     assert facts["transport"] == way
-    assert f"server 'kitchen' serves requests of 2026-07-28 over HTTP by {way}" in caplog.messages
+    assert f"server 'kitchen' serves HTTP requests of 2026-07-28 through {way}" in caplog.messages
 
 
 def test_misspelled_switch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
