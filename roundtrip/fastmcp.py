@@ -32,7 +32,13 @@ from roundtrip.adapters.fastmcp_functions import (
     function_of_plain,
     install_stored_fastmcp_calls,
 )
-from roundtrip.adapters.installation import Installation, InstallOptions, installation_in, refuse_options, refuse_second
+from roundtrip.adapters.installation import (
+    Installation,
+    InstallOptions,
+    installation_in,
+    reject_options,
+    reject_second_install,
+)
 from roundtrip.adapters.marked import misused_context, uses_roundtrip
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.functions import Kind
@@ -45,15 +51,15 @@ __all__ = ["install"]
 
 _logger = logging.getLogger(__name__)
 
-_PLAIN: Final = (names.Tool, names.Prompt, names.Resource, names.ResourceTemplate)
-_META: Final[dict[Kind, type[Any]]] = {
+_COMPONENT_CLASSES: Final = (names.Tool, names.Prompt, names.Resource, names.ResourceTemplate)
+_METADATA_CLASSES: Final[dict[Kind, type[Any]]] = {
     "tool": names.ToolMeta,
     "prompt": names.PromptMeta,
     "resource": names.ResourceMeta,
 }
 
-_MOVE: Final = "move the tool to a roundtrip.Server (docs/docket.md: Moving from FastMCP's task=True)"
-_REFUSED: Final = (
+_MOVE_ADVICE: Final = "move the tool to a roundtrip.Server (docs/docket.md: Moving from FastMCP's task=True)"
+_UNSUPPORTED_OPTIONS: Final = (
     (
         ("name", "title", "description", "annotations", "icons", "meta", "tags", "version", "output_schema"),
         "belongs to FastMCP; give it to FastMCP's decorator, as in @mcp.tool(title=...)",
@@ -61,7 +67,10 @@ _REFUSED: Final = (
     (("structured_output",), "belongs to FastMCP; write @mcp.tool(output_schema=None) for unstructured results"),
     (("input_schema",), "does not work with FastMCP, whose schema comes from the parameters; annotate them"),
     (("enabled",), "belongs to FastMCP; use its visibility (mcp.disable) or auth=, which decide for each request"),
-    (("task", "task_ttl"), f"needs roundtrip.Server, because FastMCP has its own task store; remove it, or {_MOVE}"),
+    (
+        ("task", "task_ttl"),
+        f"needs roundtrip.Server, because FastMCP has its own task store; remove it, or {_MOVE_ADVICE}",
+    ),
 )
 _TOOL_ONLY: Final = tuple(name for name in ToolSpec.__annotations__ if name not in ("dependencies", "inline"))
 _MARKERS: Final = (SdkResolve, Dependency)
@@ -69,8 +78,8 @@ _MARKERS: Final = (SdkResolve, Dependency)
 
 _GUARDED: Final = "__roundtrip_guarded__"
 
-_ASKS: Final[WeakKeyDictionary[Callable[..., Any], bool]] = WeakKeyDictionary()
-_TOLD: Final[WeakSet[Callable[..., Any]]] = WeakSet()
+_ASKING_CACHE: Final[WeakKeyDictionary[Callable[..., Any], bool]] = WeakKeyDictionary()
+_LOGGED_FUNCTIONS: Final[WeakSet[Callable[..., Any]]] = WeakSet()
 
 
 def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
@@ -98,7 +107,7 @@ def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
             "for the SDK's own classes, use roundtrip.install"
         )
     low_level, policy = names.low_level_of(mcp), names.policy_of(mcp)
-    refuse_second(low_level)
+    reject_second_install(low_level)
     shares_keys = options.get("keys") is not None and options.get("audience") is None
     if shares_keys and names.has_generated_name(mcp):
         raise ValueError(
@@ -115,7 +124,7 @@ def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
         mounted=lambda: _mounted_on(mcp),
     )
     for provider in names.providers_of(mcp):
-        _let_ask(provider, installation)
+        _patch_provider(provider, installation)
     _watch_providers(mcp, installation)
     if wants_stored_calls(options):
         install_stored_fastmcp_calls(installation, options)
@@ -139,23 +148,23 @@ def _watch_providers(mcp: names.FastMCP[Any], installation: Installation[Any]) -
         _require_installed_in(provider)
         add(provider, namespace=namespace)
         if isinstance(provider, names.LocalProvider):
-            _let_ask(provider, installation)
+            _patch_provider(provider, installation)
 
-    setattr(mcp, "add_provider", add_provider)  # noqa: B010 - to type checkers it is a method
+    setattr(mcp, "add_provider", add_provider)  # noqa: B010 - type checkers reject assigning a method
 
 
-def _let_ask(provider: names.LocalProvider, installation: Installation[Any]) -> None:
+def _patch_provider(provider: names.LocalProvider, installation: Installation[Any]) -> None:
     """Wrap the provider's methods that register functions, so that FastMCP receives a plain function for each asking
     one.
     """
     for kind in ("tool", "prompt", "resource"):
         method = f"add_{kind}"
-        setattr(provider, method, _adding(kind, getattr(provider, method), installation))
+        setattr(provider, method, _wrap_registration(kind, getattr(provider, method), installation))
 
 
-def _adding(kind: Kind, add: Callable[[Any], Any], installation: Installation[Any]) -> Callable[[Any], Any]:
+def _wrap_registration(kind: Kind, add: Callable[[Any], Any], installation: Installation[Any]) -> Callable[[Any], Any]:
     def register(target: Any) -> Any:
-        if isinstance(target, _PLAIN):
+        if isinstance(target, _COMPONENT_CLASSES):
             _require_plain(target)
             return add(target)
         added = _register(kind, target, add, installation) if _asks(target) else add(target)
@@ -168,16 +177,16 @@ def _adding(kind: Kind, add: Callable[[Any], Any], installation: Installation[An
 
 def _register(kind: Kind, fn: Callable[..., Any], add: Callable[[Any], Any], installation: Installation[Any]) -> Any:
     found = getattr(fn, "__fastmcp__", None)
-    meta: Any = found if isinstance(found, _META[kind]) else None
+    meta: Any = found if isinstance(found, _METADATA_CLASSES[kind]) else None
     name = str(meta.uri) if meta is not None and kind == "resource" else (meta and meta.name) or display_name(fn)
     spec, owner = spec_of(fn), f"{kind} {name!r}"
     if kind != "tool":
-        refuse_options(spec, [(_TOOL_ONLY, "is for tools; leave it out")], owner=owner)
-    refuse_options(spec, _REFUSED, owner=owner)
+        reject_options(spec, [(_TOOL_ONLY, "is for tools; leave it out")], owner=owner)
+    reject_options(spec, _UNSUPPORTED_OPTIONS, owner=owner)
     if getattr(meta, "task", None):
         raise InvalidSignature(
             f"{owner} asks, but FastMCP's task=True runs it in a worker, which has no client to ask; remove task=True, "
-            f"or {_MOVE}"
+            f"or {_MOVE_ADVICE}"
         )
     version = getattr(meta, "version", None)
     function, plain = function_for_fastmcp(
@@ -265,9 +274,9 @@ def _guard_functions() -> None:
     right context.
     """
     for kind in names.FUNCTION_COMPONENTS:
-        _replace(*kind, _rejecting)
+        _replace(*kind, _reject_asking)
     for name in names.LISTS:
-        _replace(names.FastMCP, name, _leaving_out)
+        _replace(names.FastMCP, name, _omit_unsafe)
 
 
 def _replace(owner: type[Any], name: str, make: Callable[[Any], Any]) -> None:
@@ -278,11 +287,11 @@ def _replace(owner: type[Any], name: str, make: Callable[[Any], Any]) -> None:
         setattr(owner, name, made)
 
 
-def _rejecting(run: Callable[..., Any]) -> Callable[..., Any]:
+def _reject_asking(run: Callable[..., Any]) -> Callable[..., Any]:
     async def run_plain(component: Any, *given: Any, **named: Any) -> Any:
         if _asks_cached(component.fn):
             kind, name = names.kind_and_name_of(component)
-            raise ERRORS[kind](_told(kind, name))
+            raise ERRORS[kind](_unsupported_message(kind, name))
         try:
             return await run(component, *given, **named)
         except Exception as error:
@@ -293,22 +302,24 @@ def _rejecting(run: Callable[..., Any]) -> Callable[..., Any]:
     return run_plain
 
 
-def _leaving_out(list_all: Callable[..., Any]) -> Callable[..., Any]:
+def _omit_unsafe(list_all: Callable[..., Any]) -> Callable[..., Any]:
     async def list_safe(server: names.FastMCP[Any], **named: Any) -> Sequence[Any]:
         safe: list[Any] = []
         for each in await list_all(server, **named):
             if not _is_unsafe(each):
                 safe.append(each)
-            elif _is_new(each.fn):
+            elif _is_first_report(each.fn):
                 _logger.error(
-                    "server %r omits a component from its lists: %s", server.name, _told(*names.kind_and_name_of(each))
+                    "server %r omits a component from its lists: %s",
+                    server.name,
+                    _unsupported_message(*names.kind_and_name_of(each)),
                 )
         return safe
 
     return list_safe
 
 
-def _told(kind: str, name: str) -> str:
+def _unsupported_message(kind: str, name: str) -> str:
     return (
         f"{kind} {name!r} asks with roundtrip, but reached its server in a way that roundtrip cannot intercept, so it "
         "does not run; call install() of roundtrip.fastmcp on the server that creates it, and then register the "
@@ -316,19 +327,19 @@ def _told(kind: str, name: str) -> str:
     )
 
 
-def _is_new(fn: Any) -> bool:
+def _is_first_report(fn: Any) -> bool:
     """Return True if no error has been logged about a function yet."""
     function = getattr(fn, "__func__", fn)
-    is_new = function not in _TOLD
-    _TOLD.add(function)
+    is_new = function not in _LOGGED_FUNCTIONS
+    _LOGGED_FUNCTIONS.add(function)
     return is_new
 
 
 def _asks_cached(fn: Any) -> bool:
     try:
-        known = _ASKS.get(fn)
+        known = _ASKING_CACHE.get(fn)
         if known is None:
-            known = _ASKS[fn] = _asks(fn)
+            known = _ASKING_CACHE[fn] = _asks(fn)
     except TypeError:  # a callable without a hash or weak references
         return _asks(fn)
     return known

@@ -61,7 +61,7 @@ ERRORS: Final = {
 
 _MEDIA: Final = (SdkAudio, SdkImage, Embeddable)
 
-_OURS: Final = "__roundtrip__"
+_FUNCTION_ATTRIBUTE: Final = "__roundtrip__"
 """Attribute of a plain function that FastMCP runs; its value is the asking function."""
 
 _INJECTED: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("roundtrip_injected", default=None)
@@ -160,7 +160,7 @@ class FastMcpFunction(AskingFunction):
         leg = _STORED_LEG.get()
         if leg is not None and not leg.is_taken:
             return await self._serve_stored(leg, arguments, injected)
-        serving = _serving(self)
+        serving = _find_serving(self)
         if isinstance(serving, Installation):
             with self._in_host(injected, lambda failure: None):
                 return result_of(await serving.legs.run(self, arguments, Incoming.by(None)))
@@ -170,12 +170,12 @@ class FastMcpFunction(AskingFunction):
         # FastMCP's middleware may retry the call, and only the last attempt counts.
         serving.failure = None
 
-        def tell(failure: MCPError) -> None:
+        def report(failure: MCPError) -> None:
             if record is not None and record.is_taken and not was_claimed:
                 # If this error were only raised, FastMCP would turn it into a result.
                 serving.failure = failure
 
-        with self._in_host(injected, tell):
+        with self._in_host(injected, report):
             return await self._serve_at_desk(serving, arguments, incoming)
 
     async def _serve_at_desk(self, serving: InstalledServing, arguments: dict[str, Any], incoming: Incoming) -> Any:
@@ -209,10 +209,10 @@ class FastMcpFunction(AskingFunction):
         """Serve a stored call's leg."""
         leg.is_taken = True
 
-        def tell(failure: MCPError) -> None:
+        def report(failure: MCPError) -> None:
             leg.failure = failure
 
-        with self._in_host(injected, tell):
+        with self._in_host(injected, report):
             try:
                 leg.end = await leg.installation.legs.run(self, arguments, leg.incoming)
                 return result_of(leg.end)
@@ -221,12 +221,12 @@ class FastMcpFunction(AskingFunction):
                 raise
 
     @contextmanager
-    def _in_host(self, injected: Mapping[str, Any], tell: Callable[[MCPError], None]) -> Generator[None]:
+    def _in_host(self, injected: Mapping[str, Any], report: Callable[[MCPError], None]) -> Generator[None]:
         """Surround a leg with FastMCP's values, and convert failures that clients may read to FastMCP's errors.
 
         Args:
             injected: The values.
-            tell: Receives the failure, if it is a protocol error.
+            report: Receives the failure, if it is a protocol error.
         """
         try:
             with holding(_INJECTED, injected):
@@ -239,9 +239,9 @@ class FastMcpFunction(AskingFunction):
                 # The author's code crashed. The server's options decide whether FastMCP masks the text.
                 raise
             if isinstance(failure, MCPError):
-                tell(failure)
-            told = told_by(failure, error) or str(failure)
-            raise ERRORS[self.kind](told.removeprefix(f"Error executing tool {self.name}: ")) from error
+                report(failure)
+            text = told_by(failure, error) or str(failure)
+            raise ERRORS[self.kind](text.removeprefix(f"Error executing tool {self.name}: ")) from error
 
 
 def function_for_fastmcp(
@@ -282,7 +282,7 @@ def function_for_fastmcp(
     clients = {each: each for each in inspect.signature(fn).parameters if each not in not_clients}
 
     def for_ledger(value: Any) -> CallToolResult:
-        return function.for_ledger(_in_blocks(value))
+        return function.for_ledger(_to_protocol_types(value))
 
     function = asking_function(
         signature,
@@ -290,7 +290,7 @@ def function_for_fastmcp(
         clients,
         defaults=defaults,
         version=version,
-        convert=for_ledger if spec.get("exactly_once") else _in_blocks if kind == "tool" else None,
+        convert=for_ledger if spec.get("exactly_once") else _to_protocol_types if kind == "tool" else None,
         kind=FastMcpFunction,
     )
 
@@ -303,7 +303,7 @@ def function_for_fastmcp(
     wrapper = wrap(signature, serve, context_type=None)
     returns = hints.get("return", inspect.Signature.empty)
     shown: Any = wrapper
-    setattr(shown, _OURS, function)
+    setattr(shown, _FUNCTION_ATTRIBUTE, function)
     if returns is not inspect.Signature.empty:
         # FastMCP derives the output schema from the return annotation.
         wrapper.__annotations__["return"] = returns
@@ -311,7 +311,7 @@ def function_for_fastmcp(
     return function, wrapper
 
 
-def _in_blocks(value: Any) -> Any:
+def _to_protocol_types(value: Any) -> Any:
     """Convert roundtrip's media and results in a tool's value to the protocol's types, which FastMCP knows."""
     if isinstance(value, ToolResult):
         return value.to_call_tool_result()
@@ -326,11 +326,11 @@ def _in_blocks(value: Any) -> Any:
 
 def function_of_plain(plain: object) -> FastMcpFunction | None:
     """Return the asking function behind a plain function, or None for a function without roundtrip."""
-    found: object = getattr(plain, _OURS, None)
+    found: object = getattr(plain, _FUNCTION_ATTRIBUTE, None)
     return found if isinstance(found, FastMcpFunction) else None
 
 
-def _serving(function: FastMcpFunction) -> InstalledServing | Installation[Any]:
+def _find_serving(function: FastMcpFunction) -> InstalledServing | Installation[Any]:
     """Return the current request, or outside a request the installation on the server that runs the function.
 
     Raises:
@@ -372,10 +372,10 @@ def install_stored_fastmcp_calls(
         FastMcpTools(installation), installation.storage, options, has_auth=mcp.auth is not None
     )
     if stored is not None:
-        mcp.add_transform(_ListedForClients(installation, stored))
+        mcp.add_transform(_ClientListing(installation, stored))
 
 
-class _ListedForClients(fastmcp_names.Transform):
+class _ClientListing(fastmcp_names.Transform):
     """Transform that lists tools in the form that their clients can use.
 
     It removes the output schema from tools that may ask. Clients validate results against that schema, and the message
@@ -427,7 +427,7 @@ class FastMcpTools(ToolHost):
     def has_tool(self, name: str, version: str | None) -> bool:
         # Mounts and transforms may provide tools under any name.
         mcp = self._installation.host
-        own = [each for each in mcp.transforms if not isinstance(each, _ListedForClients)]
+        own = [each for each in mcp.transforms if not isinstance(each, _ClientListing)]
         if own or any(not isinstance(each, fastmcp_names.LocalProvider) or each.transforms for each in mcp.providers):
             return True
         with suppress(fastmcp_names.NotFoundError):

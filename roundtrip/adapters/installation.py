@@ -66,7 +66,7 @@ class InstalledServing:
     """The protocol error to send to the client instead of the host's result."""
 
 
-_WORKERS: Final = ("run_tasks", "task_engine")
+_WORKER_OPTIONS: Final = ("run_tasks", "task_engine")
 """Options that `roundtrip.Server` has for `roundtrip worker`, which cannot serve other classes."""
 
 _SERVING: Final[ContextVar[InstalledServing | None]] = ContextVar("roundtrip_serving", default=None)
@@ -159,10 +159,14 @@ class Installation(Attached, Generic[HostT]):
     def identity(self) -> probe.Identity:
         """Return the facts that all of the service's instances must share. Call it after all tools are registered."""
         functions = list(self._all_functions())
-        told = (f"{function.kind} {function.name}@{function.version or ''}\n{function.build}" for function in functions)
+        descriptions = (
+            f"{function.kind} {function.name}@{function.version or ''}\n{function.build}" for function in functions
+        )
         once = any(function.policy(OncePolicy) is not None for function in functions)
         stores = self.storage.tasks is not None
-        identity = probe.identity_of(self.name, parts=self.parts, tools=told, exactly_once=once, stores_calls=stores)
+        identity = probe.identity_of(
+            self.name, parts=self.parts, tools=descriptions, exactly_once=once, stores_calls=stores
+        )
         return identity if self.stored_calls is None else identity._replace(channels=self.stored_calls.channel_names)
 
     def _all_functions(self) -> Iterator[AskingFunction]:
@@ -216,7 +220,7 @@ def _check_names(options: InstallOptions) -> None:
         TypeError: An option does not exist.
     """
     for name in options.keys() - InstallOptions.__annotations__:
-        if name in _WORKERS:
+        if name in _WORKER_OPTIONS:
             raise TypeError(
                 f"install() has no {name}=: every process that serves also runs stored calls, and `roundtrip worker` "
                 "supports only roundtrip.Server; remove it"
@@ -230,7 +234,7 @@ def installation_in(low_level: LowLevelServer[Any]) -> Installation[Any] | None:
     return found[0] if found else None
 
 
-def refuse_second(low_level: LowLevelServer[Any]) -> None:
+def reject_second_install(low_level: LowLevelServer[Any]) -> None:
     """Reject a server that has roundtrip already.
 
     Raises:
@@ -242,7 +246,7 @@ def refuse_second(low_level: LowLevelServer[Any]) -> None:
         )
 
 
-def refuse_options(given: ToolSpec, reasons: Iterable[tuple[Sequence[str], str]], *, owner: str) -> None:
+def reject_options(given: ToolSpec, reasons: Iterable[tuple[Sequence[str], str]], *, owner: str) -> None:
     """Reject options from the standalone `@tool` that have no effect on this server.
 
     Args:

@@ -31,7 +31,13 @@ from mcp_types import Tool as WireTool
 from pydantic import PrivateAttr
 
 from roundtrip.adapters import finding
-from roundtrip.adapters.installation import Installation, InstallOptions, refuse_options, refuse_second, serving_now
+from roundtrip.adapters.installation import (
+    Installation,
+    InstallOptions,
+    reject_options,
+    reject_second_install,
+    serving_now,
+)
 from roundtrip.adapters.marked import misused_context, uses_roundtrip
 from roundtrip.docket import foreign
 from roundtrip.errors import InvalidSignature
@@ -60,17 +66,17 @@ else:
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
-_UNBOUND: Final = ToolDefaults(Limits(ttl=600.0, max_age=3600.0), foreign=foreign)
+_UNBOUND_DEFAULTS: Final = ToolDefaults(Limits(ttl=600.0, max_age=3600.0), foreign=foreign)
 """Options for tools that are bound before a server exists."""
 
 _NEEDS_SERVER: Final = "needs roundtrip.Server, because the SDK's classes {}; remove it, or use roundtrip.Server"
-_REFUSED: Final = (
+_UNSUPPORTED_OPTIONS: Final = (
     (("enabled",), _NEEDS_SERVER.format("list and call every tool")),
     (("version",), _NEEDS_SERVER.format("have one tool per name")),
 )
 
 
-class _Tools(ToolCalls):
+class _AskingTools(ToolCalls):
     """One installation's asking tools."""
 
     def __init__(self, installation: Installation[Any]) -> None:
@@ -93,7 +99,7 @@ class _Tools(ToolCalls):
         Raises:
             InvalidSignature: The function cannot work on an SDK server.
         """
-        tool = _registered(fn, spec, self.installation.defaults)
+        tool = _make_tool(fn, spec, self.installation.defaults)
         self.installation.adopt(tool.function)
         if tool.function.hands_over:
             extension.serve_extension(self, self.installation.storage.require(self))
@@ -114,14 +120,14 @@ class _Tools(ToolCalls):
         return result_of(await self.serve(tool.name, arguments, incoming))
 
 
-def _registered(fn: Callable[..., Any], spec: ToolSpec, defaults: ToolDefaults) -> RegisteredTool:
+def _make_tool(fn: Callable[..., Any], spec: ToolSpec, defaults: ToolDefaults) -> RegisteredTool:
     """Make a tool from a function.
 
     Raises:
         InvalidSignature: The function cannot work on an SDK server.
     """
     merged: ToolSpec = {**spec_of(fn), **spec}
-    refuse_options(merged, _REFUSED, owner=f"tool {merged.get('name') or display_name(fn)!r}")
+    reject_options(merged, _UNSUPPORTED_OPTIONS, owner=f"tool {merged.get('name') or display_name(fn)!r}")
     return register(fn, spec, defaults=defaults)
 
 
@@ -133,10 +139,10 @@ class AskingTool(SdkTool):
     """SDK tool object whose function asks with roundtrip."""
 
     _tool: RegisteredTool = PrivateAttr()
-    _tools: _Tools = PrivateAttr()
+    _tools: _AskingTools = PrivateAttr()
 
     @classmethod
-    def of(cls, tool: RegisteredTool, tools: _Tools) -> AskingTool:
+    def of(cls, tool: RegisteredTool, tools: _AskingTools) -> AskingTool:
         """Return the SDK's tool object for a registered tool."""
 
         async def stand_in() -> None: ...
@@ -176,7 +182,7 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         ValueError: roundtrip is already installed on this server, or the options contradict each other.
         InvalidSignature: A function with roundtrip's markers was registered before this call.
     """
-    refuse_second(low_level)
+    reject_second_install(low_level)
     for kind, name, fn in finding.functions_of(server):
         if uses_roundtrip(fn):
             raise InvalidSignature(
@@ -192,7 +198,7 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         routes=lambda: finding.routes_of(server),
     )
 
-    tools = _Tools(installation)
+    tools = _AskingTools(installation)
     add_tool, remove_tool = server.add_tool, server.remove_tool
 
     def add_asking_tool(fn: Callable[..., Any], *given: Any, **details: Any) -> None:
@@ -212,13 +218,13 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
 
     _replace(server, "add_tool", add_asking_tool)
     _replace(server, "remove_tool", remove_asking_tool)
-    _replace(server, "call_tool", _naming_context(server.call_tool, ToolError))
-    _replace(server, "get_prompt", _naming_context(server.get_prompt, ValueError))
-    _replace(server, "read_resource", _naming_context(server.read_resource, ResourceError))
-    _replace(server, "add_prompt", _adding_plain(server.add_prompt, "prompt"))
-    _replace(server, "add_resource", _adding_plain(server.add_resource, "resource"))
-    _replace(server, "prompt", _asking_prompts(server.prompt, installation))
-    _replace(server, "resource", _asking_resources(server.resource, installation))
+    _replace(server, "call_tool", _explain_context(server.call_tool, ToolError))
+    _replace(server, "get_prompt", _explain_context(server.get_prompt, ValueError))
+    _replace(server, "read_resource", _explain_context(server.read_resource, ResourceError))
+    _replace(server, "add_prompt", _reject_asking_objects(server.add_prompt, "prompt"))
+    _replace(server, "add_resource", _reject_asking_objects(server.add_resource, "resource"))
+    _replace(server, "prompt", _wrap_prompt(server.prompt, installation))
+    _replace(server, "resource", _wrap_resource(server.resource, installation))
     installation.custom_route, installation.add_tool = server.custom_route, add_asking_tool
     has_auth = server.settings.auth is not None
     stored = installation.stored_calls = install_stored_calls(tools, installation.storage, options, has_auth=has_auth)
@@ -226,7 +232,7 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         tools.tools.relist = stored.relist
 
 
-def _adding_plain(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
+def _reject_asking_objects(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
     """Wrap a method that adds objects, and reject objects made from a function with roundtrip's markers.
 
     Clients could fill such a function's markers.
@@ -244,7 +250,7 @@ def _adding_plain(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
     return add_plain
 
 
-def _naming_context(run: Callable[..., Any], kind: type[Exception]) -> Callable[..., Any]:
+def _explain_context(run: Callable[..., Any], kind: type[Exception]) -> Callable[..., Any]:
     """Wrap a method, and raise an error with advice if a plain function asks with the SDK's own context."""
 
     @functools.wraps(run)
@@ -259,11 +265,11 @@ def _naming_context(run: Callable[..., Any], kind: type[Exception]) -> Callable[
     return run_plain
 
 
-def _asking_prompts(prompt: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:
+def _wrap_prompt(prompt: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:
     def asking_prompt(name: str | None = None, *given: Any, **details: Any) -> Any:
         def decorate(fn: _CallableT) -> _CallableT:
             label = name or display_name(fn)
-            prompt(label, *given, **details)(_plain("prompt", label, fn, installation))
+            prompt(label, *given, **details)(_to_plain("prompt", label, fn, installation))
             return fn
 
         return prompt(name) if callable(name) else decorate
@@ -271,7 +277,7 @@ def _asking_prompts(prompt: Callable[..., Any], installation: Installation[Any])
     return asking_prompt
 
 
-def _asking_resources(resource: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:
+def _wrap_resource(resource: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:
     def asking_resource(uri: str, **details: Any) -> Any:
         register = resource(uri, **details)
 
@@ -281,7 +287,7 @@ def _asking_resources(resource: Callable[..., Any], installation: Installation[A
                     f"resource {uri!r} has no URI variables, so it must not have parameters that could ask; compute "
                     "their values inside the function, or make the resource a template"
                 )
-            register(_plain("resource", uri, fn, installation))
+            register(_to_plain("resource", uri, fn, installation))
             return fn
 
         return decorate
@@ -289,11 +295,11 @@ def _asking_resources(resource: Callable[..., Any], installation: Installation[A
     return asking_resource
 
 
-def _plain(kind: Kind, name: str, fn: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:
+def _to_plain(kind: Kind, name: str, fn: Callable[..., Any], installation: Installation[Any]) -> Callable[..., Any]:
     """Return the function to register with the SDK: a plain function itself, or a wrapper that serves one leg."""
     if not uses_roundtrip(fn):
         return fn
-    refuse_options(spec_of(fn), [([*ToolSpec.__annotations__], "is for tools; leave it out")], owner=f"{kind} {name!r}")
+    reject_options(spec_of(fn), [([*ToolSpec.__annotations__], "is for tools; leave it out")], owner=f"{kind} {name!r}")
     signature = read_signature(fn, kind=kind, name=name, reject=installation.defaults.reject)
     function, plain = serve_in_legs(signature, installation.legs, defaults=installation.defaults)
     installation.adopt(function)
@@ -312,8 +318,8 @@ class BoundTools:
         if not functions:
             raise TypeError("bind() must be given functions, got none")
         self._functions = functions
-        self._listing: list[WireTool] = [_registered(fn, ToolSpec(), _UNBOUND).listing for fn in functions]
-        self._tools: WeakKeyDictionary[Installation[Any], _Tools] = WeakKeyDictionary()
+        self._listing: list[WireTool] = [_make_tool(fn, ToolSpec(), _UNBOUND_DEFAULTS).listing for fn in functions]
+        self._tools: WeakKeyDictionary[Installation[Any], _AskingTools] = WeakKeyDictionary()
 
     async def list_tools(
         self, ctx: ServerRequestContext[Any, Any], params: PaginatedRequestParams | None = None
@@ -341,11 +347,11 @@ class BoundTools:
             return await tools.call(tool, params.arguments or {}, Incoming.of(ctx))
         except MCPError:
             raise
-        except Exception as error:  # noqa: BLE001 - as the SDK's handler does
+        except Exception as error:  # noqa: BLE001 - like the SDK's handler
             log_tool_failure(params.name, error)
             return text_result(str(error), is_error=True)
 
-    def attach(self, installation: Installation[Any]) -> _Tools:
+    def attach(self, installation: Installation[Any]) -> _AskingTools:
         """Return the bound tools as one server's tools.
 
         Raises:
@@ -353,13 +359,13 @@ class BoundTools:
         """
         tools = self._tools.get(installation)
         if tools is None:
-            tools = self._tools[installation] = _Tools(installation)
+            tools = self._tools[installation] = _AskingTools(installation)
             for fn in self._functions:
                 tools.register(fn)
         return tools
 
 
-def _bound_in(handler: object) -> BoundTools | None:
+def _find_bound_tools(handler: object) -> BoundTools | None:
     """Return the bound tools: the handler itself, or an object that its code refers to. None if there are none."""
     if isinstance(handler, BoundTools):
         return handler
@@ -382,7 +388,7 @@ def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -
         ValueError: roundtrip is already installed on this server, or the options contradict each other.
         InvalidSignature: The server cannot serve a bound tool.
     """
-    refuse_second(server)
+    reject_second_install(server)
     for name in wants_stored_calls(options):
         raise TypeError(
             f"install() must be given no {name}=: the SDK's low-level Server takes no pages and no tools from "
@@ -392,7 +398,7 @@ def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -
         # `install` replaces this boundary.
         server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=server.name))
     entry = server.get_request_handler("tools/call")
-    bound = _bound_in(entry.handler) if entry is not None else None
+    bound = _find_bound_tools(entry.handler) if entry is not None else None
     installation = Installation(server, server, options)
     if bound is not None:
         bound.attach(installation)

@@ -91,7 +91,7 @@ def watch_app(server: MCPServer[Any], app: Starlette, options: HttpOptions) -> S
     """
     # The SDK makes the streams itself, so a log filter is the only way to reach them. Adding a filter twice has no
     # effect.
-    _STREAM_LOG.addFilter(_holds_no_chunk)
+    _STREAM_LOG.addFilter(_is_not_chunk)
     # The SDK's application makes the manager itself, without a hook. A second manager would run the lifespan twice.
     server.session_manager.__class__ = RestartingManager
     limited = server.session_manager.asgi_app
@@ -125,7 +125,7 @@ def warn_of_unchecked_names(security: TransportSecuritySettings | None) -> None:
             )
 
 
-def _holds_no_chunk(record: logging.LogRecord) -> bool:
+def _is_not_chunk(record: logging.LogRecord) -> bool:
     """Drop the SDK's DEBUG records of streamed chunks, which contain tokens and results."""
     return not (isinstance(record.msg, str) and record.msg.startswith("chunk:"))
 
@@ -133,16 +133,16 @@ def _holds_no_chunk(record: logging.LogRecord) -> bool:
 def has_too_many_values(body: bytes) -> bool:
     """Return True if JSON has too many values to parse. Counting skips texts and does not parse the body."""
     # Each value takes at least two bytes: one for itself and one for a separator.
-    if len(body) <= _HARMLESS_BYTES or _values_in(body) <= MAX_JSON_VALUES:
+    if len(body) <= _HARMLESS_BYTES or _count_values(body) <= MAX_JSON_VALUES:
         return False
     # The count may include separators inside strings, so count again without the strings.
     plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
     if plain.count(b'"') > 2 * MAX_JSON_VALUES:
         return True
-    return _values_in(b"".join(plain.split(b'"')[::2])) > MAX_JSON_VALUES
+    return _count_values(b"".join(plain.split(b'"')[::2])) > MAX_JSON_VALUES
 
 
-def _values_in(text: bytes) -> int:
+def _count_values(text: bytes) -> int:
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
@@ -178,9 +178,9 @@ async def read_body(receive: Receive, max_body: int) -> tuple[list[Message], byt
 
 def replaying(received: list[Message], receive: Receive) -> Receive:
     """Return a function that replays the received messages, and then receives new ones."""
-    kept = received[::-1]
+    pending = received[::-1]
 
     async def replay() -> Message:
-        return kept.pop() if kept else await receive()
+        return pending.pop() if pending else await receive()
 
     return replay

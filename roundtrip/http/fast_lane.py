@@ -68,7 +68,7 @@ _READER_DIGITS: Final = 4300
 """How many digits of an integer the fast reader accepts. It raises on longer integers, like the standard library."""
 
 _OK: Final = 200
-_PARTS: Final = ("client_capabilities", "_client_params", "initialized", "state", "exit_stack")
+_LAZY_ATTRIBUTES: Final = ("client_capabilities", "_client_params", "initialized", "state", "exit_stack")
 """Attributes of the SDK's connections that few requests need."""
 _PING: Final = b": ping\r\n\r\n"
 
@@ -108,7 +108,7 @@ class FastLane:
         self._security = manager.security_settings
 
     @classmethod
-    def put_before(cls, server: LowLevelServer[Any]) -> None:
+    def install(cls, server: LowLevelServer[Any]) -> None:
         """Put the lane in front of the application that the SDK has just made for a server."""
         manager = server.session_manager
         # The SDK calls this attribute like any ASGI application, but declares it with the SDK's own class.
@@ -127,7 +127,7 @@ class FastLane:
             await self._sdk(scope, receive, send)
             return
         received, body = await read_body(receive, self._max_bytes)
-        checked = self._checked(body, headers, scope)
+        checked = self._check_body(body, headers, scope)
         if checked is None:
             await self._sdk(scope, replaying(received, receive), send)
             return
@@ -175,13 +175,13 @@ class FastLane:
             return None
         return headers
 
-    def _checked(self, body: bytes | None, headers: Mapping[bytes, bytes], scope: Scope) -> _CheckedRequest | None:
+    def _check_body(self, body: bytes | None, headers: Mapping[bytes, bytes], scope: Scope) -> _CheckedRequest | None:
         """Return the parsed request, or None if its body fails a check."""
         if body is None or has_too_many_values(body):
             return None
-        message = _object(_parsed(body))
-        params = _object(message.get("params"))
-        envelope = _object(params.get("_meta"))
+        message = _as_object(_parse_json(body))
+        params = _as_object(message.get("params"))
+        envelope = _as_object(params.get("_meta"))
         request_id, method = message.get("id"), message.get("method")
         if (
             message.get("jsonrpc") != "2.0"
@@ -189,14 +189,14 @@ class FastLane:
             or type(method) is not str
             or method not in _METHODS
             or CLIENT_CAPABILITIES_META_KEY not in envelope
-            or envelope.get(PROTOCOL_VERSION_META_KEY) != _text(headers, b"mcp-protocol-version")
-            or _text(headers, b"mcp-method") != method
+            or envelope.get(PROTOCOL_VERSION_META_KEY) != _header_text(headers, b"mcp-protocol-version")
+            or _header_text(headers, b"mcp-method") != method
         ):
             return None
         checked = _CheckedRequest(cast("RequestId", request_id), method, params, envelope, body)
         named = NAME_BEARING_METHODS.get(method)
         if named is not None and checked.params.get(named) is not None:
-            if decode_header_value(_text(headers, b"mcp-name")) != checked.params[named]:
+            if decode_header_value(_header_text(headers, b"mcp-name")) != checked.params[named]:
                 return None
             if method == "tools/call" and not self._arguments_match(checked, scope):
                 return None
@@ -209,7 +209,7 @@ class FastLane:
             return False
         try:
             schema = find(name)
-        except Exception:  # noqa: BLE001 - the SDK calls it again, and logs it
+        except Exception:  # noqa: BLE001 - the SDK calls it again, and logs the error
             return False
         if schema is None:
             return True
@@ -228,20 +228,20 @@ class FastLane:
         try:
             serve = _on_request(runner)
             result = await serve(_LazyChannel(checked, request, stream), checked.method, checked.params)
-        except Exception as error:  # noqa: BLE001 - as the SDK does: it decides what clients are told
-            told = modern_error_data(error)
-            reply = JSONRPCError(jsonrpc="2.0", id=checked.id, error=told)
-            return ERROR_CODE_HTTP_STATUS.get(told.code, _OK), _dumped(reply)
+        except Exception as error:  # noqa: BLE001 - like the SDK, whose function decides what clients learn
+            details = modern_error_data(error)
+            reply = JSONRPCError(jsonrpc="2.0", id=checked.id, error=details)
+            return ERROR_CODE_HTTP_STATUS.get(details.code, _OK), _encode_message(reply)
         finally:
             if connection.has_cleanups:
                 await aclose_shielded(connection)
         try:
-            return _OK, _written({"jsonrpc": "2.0", "id": checked.id, "result": result})
+            return _OK, _encode_reply({"jsonrpc": "2.0", "id": checked.id, "result": result})
         except (TypeError, ValueError, RecursionError):
-            return _OK, _dumped(JSONRPCResponse(jsonrpc="2.0", id=checked.id, result=result))
+            return _OK, _encode_message(JSONRPCResponse(jsonrpc="2.0", id=checked.id, result=result))
 
 
-def _text(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
+def _header_text(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
     value = headers.get(name)
     return None if value is None else value.decode("latin-1")
 
@@ -256,7 +256,7 @@ def _is_allowed(security: TransportSecuritySettings | None, headers: Mapping[byt
     """Return True if the request's host and origin are allowed on this server."""
     if security is None or not security.enable_dns_rebinding_protection:
         return True
-    host, origin = _text(headers, b"host"), _text(headers, b"origin")
+    host, origin = _header_text(headers, b"host"), _header_text(headers, b"origin")
     return bool(host and _is_one_of(host, tuple(security.allowed_hosts))) and (
         not origin or _is_one_of(origin, tuple(security.allowed_origins))
     )
@@ -267,11 +267,11 @@ def _is_one_of(name: str, allowed: tuple[str, ...]) -> bool:
     return name in allowed or any(each.endswith(":*") and name.startswith(each[:-1]) for each in allowed)
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _as_object(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if type(value) is dict else {}
 
 
-def _parsed(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     """Return the value of a JSON text, or None if the text is not JSON. The standard library has the last word."""
     if sys.get_int_max_str_digits() not in range(1, _READER_DIGITS):
         try:
@@ -284,7 +284,7 @@ def _parsed(body: bytes) -> Any:
         return None
 
 
-def _written(reply: dict[str, Any]) -> bytes:
+def _encode_reply(reply: dict[str, Any]) -> bytes:
     """Encode a reply as ASCII JSON, like the SDK.
 
     Raises:
@@ -301,7 +301,7 @@ def _written(reply: dict[str, Any]) -> bytes:
     return _encode(reply).encode()
 
 
-def _dumped(reply: BaseModel) -> bytes:
+def _encode_message(reply: BaseModel) -> bytes:
     """Encode a message as JSON, like the SDK."""
     return json.dumps(reply.model_dump(mode="json", by_alias=True, exclude_none=True), separators=(",", ":")).encode()
 
@@ -326,7 +326,7 @@ class _Envelope(Connection):
         """Make a missing part on first use. Most requests need only the capabilities; for any other part, make all
         parts.
         """
-        if name not in _PARTS:
+        if name not in _LAZY_ATTRIBUTES:
             raise AttributeError(name)
         capabilities = self._envelope[CLIENT_CAPABILITIES_META_KEY]
         if name == "client_capabilities":
@@ -378,7 +378,7 @@ class _Stream:
 
     _receive: Receive
     _send: Send
-    scope: anyio.CancelScope = field(default_factory=lambda: _scope_of_asyncio()())
+    scope: anyio.CancelScope = field(default_factory=lambda: _asyncio_scope_class()())
     """Surrounds the call, and ends it when the client disconnects."""
     failure: BaseException | None = None
     """The error of the ASGI server, which could not receive or send."""
@@ -389,7 +389,7 @@ class _Stream:
     _last: float = 0.0
     _begin: Handle = field(init=False)
     _timer: TimerHandle | None = None
-    _leaving: Task[None] | None = None
+    _disconnect_watch: Task[None] | None = None
     _pings: Task[None] | None = None
 
     def __post_init__(self) -> None:
@@ -398,8 +398,8 @@ class _Stream:
     def _watch(self) -> None:
         self._last = self._loop.time()
         self._timer = self._loop.call_later(sdk.seconds_between_pings(), self._begin_pings)
-        self._leaving = self._loop.create_task(_left(self._receive))
-        self._leaving.add_done_callback(self._cancel)
+        self._disconnect_watch = self._loop.create_task(_wait_for_disconnect(self._receive))
+        self._disconnect_watch.add_done_callback(self._cancel)
 
     def _begin_pings(self) -> None:
         self._pings = self._loop.create_task(self._ping())
@@ -437,7 +437,7 @@ class _Stream:
                     self._has_begun = True
                     await self._send({"type": "http.response.start", "status": _OK, "headers": list(sdk.EVENT_HEADERS)})
                 await self._send({"type": "http.response.body", "body": event, "more_body": True})
-            except Exception as error:  # noqa: BLE001 - it is not the author's, whose code may wait for this event
+            except Exception as error:  # noqa: BLE001 - it must not reach the code that sends the event
                 self.failure = error
                 self.scope.cancel()
 
@@ -458,7 +458,7 @@ class _Stream:
         self._begin.cancel()
         if self._timer is not None:
             self._timer.cancel()
-        for task in (self._leaving, self._pings):
+        for task in (self._disconnect_watch, self._pings):
             if task is not None:
                 task.remove_done_callback(self._cancel)
                 # No other code awaits the task, so asyncio would log its exception.
@@ -467,7 +467,7 @@ class _Stream:
 
 
 @lru_cache(maxsize=1)
-def _scope_of_asyncio() -> type[anyio.CancelScope]:
+def _asyncio_scope_class() -> type[anyio.CancelScope]:
     """Return anyio's scope class for asyncio, which anyio would otherwise look up for each scope."""
     return type(anyio.CancelScope())
 
@@ -476,7 +476,7 @@ def _event(message: bytes) -> bytes:
     return b"event: message\r\ndata: " + message + b"\r\n\r\n"
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -209,7 +209,7 @@ class Context(AskingContext[LifespanContextT, RequestT]):
         return BlockingContext(self)
 
 
-def _waiting(
+def _blocking_variant(
     method: Callable[Concatenate[Context[Any, Any], P], Awaitable[T]],
 ) -> "Callable[Concatenate[BlockingContext, P], T]":
     """Derive the blocking variant of an awaitable method, with the same parameters and overloads."""
@@ -231,29 +231,29 @@ class BlockingContext:
     def __init__(self, context: Context[Any, Any]) -> None:
         self._context = context
 
-    ask = _waiting(Context.ask)
-    ask_outcome = _waiting(Context.ask_outcome)
-    approve = _waiting(Context.approve)
-    ask_all = _waiting(Context.ask_all)
-    ask_all_outcomes = _waiting(Context.ask_all_outcomes)
-    review = _waiting(Context.review)
-    review_outcome = _waiting(Context.review_outcome)
-    elicit = _waiting(Context.elicit)
-    elicit_url = _waiting(Context.elicit_url)
-    sample = _waiting(Context.sample)
-    list_roots = _waiting(Context.list_roots)
-    report_progress = _waiting(Context.report_progress)
-    sleep = _waiting(Context.sleep)
-    wait_for = _waiting(Context.wait_for)
+    ask = _blocking_variant(Context.ask)
+    ask_outcome = _blocking_variant(Context.ask_outcome)
+    approve = _blocking_variant(Context.approve)
+    ask_all = _blocking_variant(Context.ask_all)
+    ask_all_outcomes = _blocking_variant(Context.ask_all_outcomes)
+    review = _blocking_variant(Context.review)
+    review_outcome = _blocking_variant(Context.review_outcome)
+    elicit = _blocking_variant(Context.elicit)
+    elicit_url = _blocking_variant(Context.elicit_url)
+    sample = _blocking_variant(Context.sample)
+    list_roots = _blocking_variant(Context.list_roots)
+    report_progress = _blocking_variant(Context.report_progress)
+    sleep = _blocking_variant(Context.sleep)
+    wait_for = _blocking_variant(Context.wait_for)
 
-    read_resource = _waiting(Context.read_resource)
-    log = _waiting(Context.log)
-    debug = _waiting(Context.debug)
-    info = _waiting(Context.info)
-    warning = _waiting(Context.warning)
-    error = _waiting(Context.error)
+    read_resource = _blocking_variant(Context.read_resource)
+    log = _blocking_variant(Context.log)
+    debug = _blocking_variant(Context.debug)
+    info = _blocking_variant(Context.info)
+    warning = _blocking_variant(Context.warning)
+    error = _blocking_variant(Context.error)
 
-    # `_waiting` would lose the parameters of the function that `step` runs.
+    # `_blocking_variant` would lose the parameters of the function that `step` runs.
     @overload
     def step(self, name: str, fn: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
     @overload
@@ -288,7 +288,7 @@ class BlockingContext:
             # anyio puts this task into the leg's scope. If that scope is already cancelled, anyio notifies the task
             # only when the task leaves a scope that it entered itself. Without that notice, the task would spin forever
             # at its first await.
-            with anyio.CancelScope():  # noqa: ASYNC100 - entered in order to be left
+            with anyio.CancelScope():  # noqa: ASYNC100 - leaving it is the purpose
                 pass
             with workers.unless_left():
                 return await make()

@@ -56,7 +56,7 @@ class KeyFile(NamedTuple):
     def text(self) -> str:
         """Return the file's text."""
         lines = [self.signs] if self.other is None else [self.signs, self.other]
-        return _HEAD + "".join(f"{one.role.value:<6} {one.key} {one.since:%Y-%m-%dT%H:%M:%SZ}\n" for one in lines)
+        return _HEAD + "".join(f"{line.role.value:<6} {line.key} {line.since:%Y-%m-%dT%H:%M:%SZ}\n" for line in lines)
 
     @classmethod
     def read(cls, path: Path) -> "KeyFile":
@@ -81,8 +81,8 @@ class KeyFile(NamedTuple):
         for number, line in enumerate(text.splitlines(), start=1):
             if line.strip() and not line.lstrip().startswith("#"):
                 found.append(_read_line(line, where=f"{str(path)!r}, line {number}"))
-        signs = [one for one in found if one.role is Role.SIGNS]
-        others = [one for one in found if one.role is not Role.SIGNS]
+        signs = [key for key in found if key.role is Role.SIGNS]
+        others = [key for key in found if key.role is not Role.SIGNS]
         if len(signs) != 1 or len(others) > 1:
             raise ValueError(
                 f"the key file {str(path)!r} must have one signing key and at most one other, got {len(signs)} signing "

@@ -41,25 +41,25 @@ class Overrides(MutableMapping[Function, Function]):
         finally:
             pairs = dict(self._pairs)
             for fn, other in replacements.items():
-                who = identity(fn)
+                key = identity(fn)
                 # Keep a replacement that code inside the block made for the same function.
-                if who in pairs and pairs[who][1] is other:
-                    del pairs[who]
-                    if who in before:
-                        pairs[who] = before[who]
+                if key in pairs and pairs[key][1] is other:
+                    del pairs[key]
+                    if key in before:
+                        pairs[key] = before[key]
             self._change(pairs)
 
     def __getitem__(self, fn: Function) -> Function:
         return self._pairs[identity(fn)][1]
 
     def __setitem__(self, fn: Function, other: Function) -> None:
-        self._change({**self._pairs, self._known(fn): (fn, other)})
+        self._change({**self._pairs, self._identity_of(fn): (fn, other)})
 
     def __delitem__(self, fn: Function) -> None:
-        who = identity(fn)
-        if who not in self._pairs:
+        key = identity(fn)
+        if key not in self._pairs:
             raise KeyError(fn)
-        self._change({other: pair for other, pair in self._pairs.items() if other != who})
+        self._change({other: pair for other, pair in self._pairs.items() if other != key})
 
     def __iter__(self) -> Iterator[Function]:
         return iter([fn for fn, _ in self._pairs.values()])
@@ -78,22 +78,22 @@ class Overrides(MutableMapping[Function, Function]):
             KeyError: No plan uses one of the functions.
             InvalidSignature: A parameter of a replacement cannot be filled.
         """
-        self._change(self._pairs | {self._known(fn): (fn, other) for fn, other in replacements.items()})
+        self._change(self._pairs | {self._identity_of(fn): (fn, other) for fn, other in replacements.items()})
 
-    def _known(self, fn: Function) -> Hashable:
-        who = identity(fn)
-        functions = {who: fn for planned in self._planned for who, fn in planned.functions.items()}
-        functions |= {who: fn for planned in self._planned for who, fn in planned.plan.functions.items()}
-        if who not in functions:
+    def _identity_of(self, fn: Function) -> Hashable:
+        key = identity(fn)
+        functions = {key: fn for planned in self._planned for key, fn in planned.functions.items()}
+        functions |= {key: fn for planned in self._planned for key, fn in planned.plan.functions.items()}
+        if key not in functions:
             names = ", ".join(sorted({display_name(known) for known in functions.values()})) or "none"
             raise KeyError(
                 f"{display_name(fn)!r} fills no parameter and is in no visibility gate on this server, so replacing it "
                 f"would change nothing. Functions that can be replaced: {names}"
             )
-        return who
+        return key
 
     def _change(self, pairs: Pairs) -> None:
-        replacements = {who: other for who, (_, other) in pairs.items()}
+        replacements = {key: other for key, (_, other) in pairs.items()}
         changed: list[tuple[Planned, Replacements]] = []
         try:
             for planned in list(self._planned):

@@ -119,13 +119,13 @@ def identity_of(name: str, *, parts: Parts, tools: Iterable[str], exactly_once: 
 def identity_of_tools(name: str, *, parts: Parts, tools: Iterable[RegisteredTool], stores_calls: bool) -> Identity:
     """Return the identity of a `roundtrip.Server` with these tools."""
     tools = list(tools)
-    told = (
+    descriptions = (
         f"{tool.name}@{tool.version or ''}\n{tool.function.build}\n{bool(tool.spec.get('exactly_once'))}\n"
         f"{tool.listing.model_dump_json(by_alias=True, exclude_none=True)}"
         for tool in tools
     )
     exactly_once = any(tool.spec.get("exactly_once") for tool in tools)
-    return identity_of(name, parts=parts, tools=told, exactly_once=exactly_once, stores_calls=stores_calls)
+    return identity_of(name, parts=parts, tools=descriptions, exactly_once=exactly_once, stores_calls=stores_calls)
 
 
 class Probe:
@@ -144,7 +144,7 @@ class Probe:
         self._storage = storage
         self._tools = tools
         self._parts = parts
-        self.fellows: tuple[str, int] | None = None
+        self.worker_group: tuple[str, int] | None = None
         """The id of this process's worker group, and the number of workers in it."""
         self.transport: str | None = None
         """The transport for HTTP requests of 2026-07-28, and the reason for it; None until the server makes an
@@ -152,7 +152,7 @@ class Probe:
         """
         self._pid = -1
         self._instance = ""
-        self._marked: deque[float] = deque()
+        self._mark_times: deque[float] = deque()
         self._backlog: tuple[float, dict[str, Any]] | None = None
         """The last task-store report and its time. It is cached because reading the store is slow."""
         plain = ToolDefaults(defaults.limits, defaults.foreign, build=_BUILD)
@@ -163,7 +163,7 @@ class Probe:
         """Return a random name for this process. A forked process gets a new name."""
         if self._pid != os.getpid():
             self._pid, self._instance = os.getpid(), self._parts.system.entropy(_INSTANCE_BYTES).hex()
-            self._marked.clear()
+            self._mark_times.clear()
         return self._instance
 
     async def _run(self, ctx: Context, journey: bool = False, claim: bool = False, look: str = "") -> dict[str, Any]:
@@ -196,15 +196,15 @@ class Probe:
         }
         if self.transport is not None:
             facts["transport"] = self.transport
-        if self.fellows is not None:
-            facts["group"], facts["workers"] = self.fellows
+        if self.worker_group is not None:
+            facts["group"], facts["workers"] = self.worker_group
         tasks = self._storage.tasks
         if tasks is not None:
             facts["tasks"] = await self._tasks(tasks)
         if identity.needs_ledger and claim:
-            facts["mark"], facts["marked"] = await self._mark()
+            facts["mark"], facts["marked"] = await self._write_mark()
         if identity.needs_ledger and look:
-            facts["saw"], facts["looked"] = await self._look(look)
+            facts["saw"], facts["looked"] = await self._read_mark(look)
         # Read the clock last: the ledger may be slow, and the doctor compares this time with the answer's arrival time.
         facts["clock"] = self._parts.system.time()
         return facts
@@ -217,10 +217,10 @@ class Probe:
                 backlog = await operations.CallOperations(tasks.book).backlog(limit=_MAX_TASKS)
             except LedgerDown as error:
                 logger.warning("the probe could not reach the task store: %s", error)
-                told: dict[str, Any] = {"down": True}
+                report: dict[str, Any] = {"down": True}
             else:
-                told = {**backlog._asdict(), "own_keys": tasks.book.seal.hints}
-            self._backlog = now, told
+                report = {**backlog._asdict(), "own_keys": tasks.book.seal.hints}
+            self._backlog = now, report
         return {**self._backlog[1], "runs": bool(tasks.runs_tasks)}
 
     def _digests(self) -> dict[str, str]:
@@ -248,13 +248,13 @@ class Probe:
         principal = self._parts.protection.principal(ctx.request_context)
         return None if principal is None else _digest(principal)
 
-    async def _mark(self) -> tuple[str | None, str]:
+    async def _write_mark(self) -> tuple[str | None, str]:
         now = self._parts.system.monotonic()
-        while self._marked and self._marked[0] <= now - _MARK_SECONDS:
-            self._marked.popleft()
-        if len(self._marked) >= _MAX_MARKS:
+        while self._mark_times and self._mark_times[0] <= now - _MARK_SECONDS:
+            self._mark_times.popleft()
+        if len(self._mark_times) >= _MAX_MARKS:
             return None, "busy"
-        self._marked.append(now)
+        self._mark_times.append(now)
         mark = self._parts.system.entropy(_MARK_BYTES).hex()
         try:
             await self._parts.effects.ledger.claim(
@@ -265,7 +265,7 @@ class Probe:
             return None, "down"
         return mark, "claimed"
 
-    async def _look(self, mark: str) -> tuple[str | None, str]:
+    async def _read_mark(self, mark: str) -> tuple[str | None, str]:
         try:
             seen = await self._parts.effects.ledger.wait(_key(mark), patience=0)
         except LedgerDown as error:

@@ -100,7 +100,7 @@ def _with_signature_of(original: Callable[..., Any]) -> Callable[[_CallableT], _
     """Give a method that takes `**options` the signature of the SDK's method, for `inspect.signature`."""
 
     def sign(method: _CallableT) -> _CallableT:
-        setattr(method, "__signature__", inspect.signature(original))  # noqa: B010 - to type checkers it has none
+        setattr(method, "__signature__", inspect.signature(original))  # noqa: B010 - type checkers know no such attribute
         return method
 
     return sign
@@ -210,8 +210,8 @@ class Server(PromptsAndResources[LifespanResultT]):
         given = options.get("request_state_security")
         parts = parts_of(name, given=given, bus=None if bus is False else bus, **for_parts)
         self._has_warned_of_errors = False
-        self._decision = Lock()
-        self._early: list[Callable[[], None]] = []
+        self._visibility_lock = Lock()
+        self._pending_registrations: list[Callable[[], None]] = []
         """Registrations of tools that the SDK's constructor and extensions add before the server is ready."""
         on_duplicate = on_duplicate_tools or ("warn" if sdk.get("warn_on_duplicate_tools", True) else "ignore")
         visibility = Visibility()
@@ -260,7 +260,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         self.stored_calls = install_stored_calls(self._calls, self.storage, options, has_auth=has_auth)
         if self.stored_calls is not None:
             self._tools.relist = self.stored_calls.relist
-        for add in self._early:
+        for add in self._pending_registrations:
             add()
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
@@ -311,7 +311,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         )
         if "_legs" not in vars(self):
             # The SDK's constructor is still running, and registering a tool needs parts that do not exist yet.
-            self._early.append(partial(self._register, fn, spec))
+            self._pending_registrations.append(partial(self._register, fn, spec))
         else:
             self._register(fn, spec)
 
@@ -538,7 +538,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             group: A name that only these workers share.
         """
         if self._probe is not None:
-            self._probe.fellows = (group, workers)
+            self._probe.worker_group = (group, workers)
 
     def identity(self) -> probe.Identity:
         """Return the facts that all instances of the service must share. Call it after all tools are registered."""
@@ -558,7 +558,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         self._warn_of_exposure(options.get("transport_security"))
         app = connections.watch_app(self, super().streamable_http_app(**options), options)
         if self._has_fast_lane:
-            fast_lane.FastLane.put_before(self._lowlevel_server)
+            fast_lane.FastLane.install(self._lowlevel_server)
             self.tell_transport("the fast lane")
         else:
             self.tell_transport(f"the SDK's transport, because of {self._slow_reason}")
@@ -593,7 +593,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         Raises:
             ValueError: The call selects nothing, or a key has none of these forms.
         """
-        with self._deciding():
+        with self._changing_visibility():
             self._visibility.enable(**chosen)
 
     def disable(self, **chosen: Unpack[VisibilityChoice]) -> None:
@@ -609,7 +609,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         Raises:
             ValueError: The call selects nothing, or a key has none of these forms.
         """
-        with self._deciding():
+        with self._changing_visibility():
             self._visibility.disable(**chosen)
 
     def allow_tools(self, names: Iterable[str] | None) -> None:
@@ -620,13 +620,13 @@ class Server(PromptsAndResources[LifespanResultT]):
         Raises:
             TypeError: `names` is a single string.
         """
-        with self._deciding():
+        with self._changing_visibility():
             self._tools.allow(names)
 
     @contextmanager
-    def _deciding(self) -> Generator[None]:
+    def _changing_visibility(self) -> Generator[None]:
         """Serialize a visibility change, and announce the lists that it changed."""
-        with self._decision:
+        with self._visibility_lock:
             before = self._tools.seen.versions
             yield
             self._tools.refresh()

@@ -39,7 +39,7 @@ else:
 Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
 Keys = Sequence[bytes | bytearray | str]
 
-_UNNAMED: Final = "mcp-server"
+_DEFAULT_AUDIENCE: Final = "mcp-server"
 """The SDK's default name for a server."""
 
 _TTL_SECONDS: Final = 600.0
@@ -122,9 +122,9 @@ def parts_of(
         raise TypeError(f"ledger= must be a ledger, such as SqliteLedger('calls.db'), got {type(ledger).__name__}")
     limits = _limits_of(given, options.get("ttl"), options.get("max_age"))
     if given is not None:
-        protection = _protected_by(given, options, system)
+        protection = _protect_by_policy(given, options, system)
     else:
-        protection = _protected(name, limits.ttl, options, system)
+        protection = _protect_by_keys(name, limits.ttl, options, system)
     tracers = tracers_of(options.get("trace"), environment=os.environ, key=protection.trace_key)
     bus = bus if bus is not None else InMemorySubscriptionBus()
     return Parts(protection, Effects(ledger, tracers, bus, system=system), limits, system, frozenset(no_empty_rounds))
@@ -148,10 +148,10 @@ def _limits_of(given: RequestStateSecurity | None, ttl: float | None, max_age: f
     return Limits(ttl=given.ttl, max_age=max(_MAX_AGE_SECONDS, given.ttl) if max_age is None else max_age)
 
 
-def _protected_by(given: RequestStateSecurity, options: PartsOptions, system: System) -> Protection:
+def _protect_by_policy(given: RequestStateSecurity, options: PartsOptions, system: System) -> Protection:
     """Return the protection for a server with the SDK's policy, which includes a codec."""
-    brought = ("keys", "principal", "audience")
-    if options.get("encrypt") or any(options.get(name) is not None for name in brought):
+    conflicting = ("keys", "principal", "audience")
+    if options.get("encrypt") or any(options.get(name) is not None for name in conflicting):
         raise ValueError(
             "request_state_security= must be given without encrypt=, keys=, principal= and audience=, because the "
             "policy decides them; remove them, or use keys= instead (seal_keys= may stay, for computed values)"
@@ -172,7 +172,7 @@ def _protected_by(given: RequestStateSecurity, options: PartsOptions, system: Sy
     return protection._replace(hints=(*hint, *protection.hints))
 
 
-def _protected(name: str | None, ttl: float, options: PartsOptions, system: System) -> Protection:
+def _protect_by_keys(name: str | None, ttl: float, options: PartsOptions, system: System) -> Protection:
     """Return the protection by the server's keys: from `keys=`, else from the environment, else random."""
     keys, audience, principal = options.get("keys"), options.get("audience"), options.get("principal")
     if options.get("seal_keys") is not None:
@@ -189,7 +189,7 @@ def _protected(name: str | None, ttl: float, options: PartsOptions, system: Syst
             )
         # The SDK requires an audience in every policy. Any text works here, because this server's key never leaves the
         # process.
-        audience = _UNNAMED
+        audience = _DEFAULT_AUDIENCE
     if found is not None:
         keys = found.keys
     try:
