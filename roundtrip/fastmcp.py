@@ -90,8 +90,8 @@ def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
     Args:
         mcp: The server.
         **options: Options that `roundtrip.Server` has under the same names: keys, ttl, max_age, encrypt, principal,
-            audience, seal_keys, build, trace, ledger, pages, channels,
-            approvals, no_empty_rounds, max_token_bytes, max_journal_bytes and system.
+            audience, seal_keys, build, trace, ledger, pages, channels, approvals, no_empty_rounds, max_token_bytes,
+            max_journal_bytes and system.
 
     Raises:
         TypeError: `mcp` is not a FastMCP server, or an option does not exist.

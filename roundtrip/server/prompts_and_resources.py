@@ -63,7 +63,7 @@ _KIND_OF: Final[Mapping[str, Shelf]] = {
 }
 
 LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "resources"}
-"""The list that contains each kind of item, to announce when it changes."""
+"""For each kind of item, the list to announce when an item changes."""
 
 
 class ResourceDetails(TypedDict, total=False):
@@ -141,8 +141,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
             icons: Icons for people.
             tags: Labels to enable and disable by.
             enabled: False hides the prompt until it is enabled. A function or `Depends` decides for each request
-                whether the
-                prompt exists.
+                whether the prompt exists.
             inline: Run a plain function on the event loop, and not in a worker thread. It must not block.
         """
         if callable(name):
@@ -173,8 +172,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
             uri: The URI, or a URI template with `{variables}`.
             tags: Labels to enable and disable by.
             enabled: False hides the resource until it is enabled. A function or `Depends` decides for each request
-                whether
-                the resource exists.
+                whether the resource exists.
             inline: Run a plain function on the event loop, and not in a worker thread. It must not block.
             **details: Options that the SDK's decorator also has:
                 name (the resource's name, by default the function's name),

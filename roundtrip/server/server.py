@@ -120,10 +120,9 @@ class Server(PromptsAndResources[LifespanResultT]):
             `request_state_security`.
         max_age: Seconds after which a call can no longer be resumed. Resuming it does not extend this time. The default
             is 3600, or the `ttl` in `request_state_security` if that is longer.
-        encrypt: Encrypt whole tokens. Clients can never read values that the server computed, with or without it.
+        encrypt: Encrypt whole tokens. Values that the server computed are encrypted in any case.
         principal: A function that returns a token's owner. The default returns the authenticated identity; `False`
-            binds
-            tokens to no owner.
+            binds tokens to no owner.
         audience: The service that tokens are for. The default is the server's name.
         request_state_security: The SDK's policy, instead of `keys`: its codec then carries the journal.
         seal_keys: Keys that seal values computed by the server, for use with `request_state_security`.
@@ -134,15 +133,12 @@ class Server(PromptsAndResources[LifespanResultT]):
         ledger: Stores the results of tools that run once (`exactly_once=True`). The default ledger is in this process's
             memory. Instances of one service share a `SqliteLedger`, a `RedisLedger` or a `PostgresLedger`.
         no_empty_rounds: Names of clients (`clientInfo.name`) that cannot handle a round without questions. The server
-            sends
-            them no empty rounds. An exactly-once tool that asks such a client nothing runs without the guarantee, and
-            the
-            log and the trace record that.
+            sends them no empty rounds. If an exactly-once tool asks such a client nothing, it runs without the
+            guarantee, and the log and the trace record that.
         probe: True to answer `roundtrip doctor` through a tool that no list shows. The default is the environment
             variable ROUNDTRIP_PROBE, or False if it is not set.
         run_tasks: False to leave stored tasks to other processes; "own" to run only the tasks of this process's
-            clients.
-            The default is the environment variable ROUNDTRIP_RUN_TASKS, or True if it is not set.
+            clients. The default is the environment variable ROUNDTRIP_RUN_TASKS, or True if it is not set.
         task_engine: A `DocketEngine`, which delivers tasks to workers. By default each worker polls the store.
         pages: `Pages(...)`, where users answer if their clients cannot show a form. Without pages, such calls fail.
         channels: The ways in which questions can reach users. With `form`, the client shows a form. `local` is a page
@@ -157,12 +153,12 @@ class Server(PromptsAndResources[LifespanResultT]):
         max_journal_bytes: The maximum number of bytes that a call may remember.
         strict_input_validation: Check arguments against the tool's JSON schema without coercing them.
         mask_error_details: Tell clients that a tool crashed, but hide the error text. The text of a `ToolError` is
-            always
-            sent. By default clients get all texts, but `roundtrip serve` masks them unless `--show-errors` is given.
-        dereference_schemas: List tool schemas without `$ref`, because some clients do not resolve references.
+            always sent. By default clients get all texts, but `roundtrip serve` masks them unless `--show-errors` is
+            given.
+        dereference_schemas: Inline each `$ref` in listed tool schemas, because some clients do not resolve references.
         on_duplicate_tools: What to do with a second tool of the same name. By default it replaces the first tool and
-            logs
-            a warning. With the SDK's `warn_on_duplicate_tools=False`, the server ignores it, like the SDK.
+            logs a warning. With the SDK's `warn_on_duplicate_tools=False`, the server ignores the second tool, like the
+            SDK.
         system: The clocks, randomness and sleep that the server uses. The default uses the real ones.
         **options: The remaining options above, and all other keyword arguments of `MCPServer`.
 
@@ -294,8 +290,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         Raises:
             InvalidSignature: A parameter can never be filled, in the tool or a resolver, or no schema can describe it.
             ValueError: An option has an invalid value, or a tool with this name exists and `on_duplicate_tools` makes
-                that
-                an error.
+                that an error.
         """
         spec = spec_from(
             {
@@ -372,8 +367,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             **options: Options that the SDK does not have:
                 tags (labels to enable and disable by),
                 enabled (False hides the tool at first; a function or `Depends` decides for each request whether the
-                tool
-                exists, and cannot use the tool's arguments),
+                tool exists, and cannot use the tool's arguments),
                 version (clients see and call the highest version of a name),
                 timeout (seconds that the work of one leg may take),
                 input_schema (the JSON schema of the arguments, which replaces the one derived from the parameters),
@@ -450,7 +444,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         The SDK checks headers before a request exists for which visibility gates could be evaluated; see `ToolCalls`.
         """
         match self._tools.seen.versions.get(name):
-            # If the schema names no headers, None saves the SDK from searching it for headers.
+            # If the schema names no headers, return None so that the SDK does not search the schema for headers.
             case (tool,) if tool.names_headers and tool.visibility_gate is None:
                 return tool.listing.input_schema
             case _:
@@ -625,7 +619,7 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     @contextmanager
     def _changing_visibility(self) -> Generator[None]:
-        """Serialize a visibility change, and announce the lists that it changed."""
+        """Apply one visibility change at a time, and announce the lists that changed."""
         with self._visibility_lock:
             before = self._tools.seen.versions
             yield
