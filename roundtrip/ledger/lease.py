@@ -56,9 +56,9 @@ class Lease:
         self._scope: anyio.CancelScope | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Timer for the next renewal. Most bodies end before the first renewal."""
-        self._due: set[Callable[[], Awaitable[None]]] = set()
+        self._scheduled: set[Callable[[], Awaitable[None]]] = set()
         """Scheduled work that has not begun yet."""
-        self._late: set[asyncio.Task[None]] = set()
+        self._scheduled_tasks: set[asyncio.Task[None]] = set()
 
     async def hold(self, work: Awaitable[T]) -> T:
         """Await the leg's work, and cancel it if another leg takes over the call.
@@ -70,9 +70,9 @@ class Lease:
             if self.is_taken_over:
                 self._scope.cancel()
             try:
-                end = await work
+                result = await work
                 if not self.is_taken_over:
-                    return end
+                    return result
             except Exception as error:
                 if not self.is_taken_over:
                     raise
@@ -117,11 +117,11 @@ class Lease:
         Raises:
             CallTakenOver: Another leg has taken over the call.
         """
-        began = anyio.current_time()
+        started_at = anyio.current_time()
         if self.is_taken_over or not await write():
             self.lose()
             raise CallTakenOver(self.owner)
-        self._confirmed_at = began
+        self._confirmed_at = started_at
 
     def begin_soon(self, work: Callable[[], Awaitable[None]], *, after: float = 0.0) -> None:
         """Schedule work in a separate asyncio task, unless the same work is already scheduled. Closing the lease
@@ -131,27 +131,27 @@ class Lease:
             work: The work.
             after: Delay in seconds.
         """
-        if work in self._due:
+        if work in self._scheduled:
             return
-        self._due.add(work)
+        self._scheduled.add(work)
 
-        async def quietly() -> None:
+        async def run_scheduled() -> None:
             await anyio.sleep(after)
-            self._due.discard(work)
+            self._scheduled.discard(work)
             with suppress(CallTakenOver):
                 await work()
 
-        task = asyncio.get_running_loop().create_task(quietly(), context=Context())
-        self._late.add(task)
-        task.add_done_callback(self._late.discard)
+        task = asyncio.get_running_loop().create_task(run_scheduled(), context=Context())
+        self._scheduled_tasks.add(task)
+        task.add_done_callback(self._scheduled_tasks.discard)
 
     def close(self) -> None:
         """Stop renewing the lease, and cancel scheduled work."""
         if self._timer is not None:
             self._timer.cancel()
         # The scheduled work refers to this lease. Without this, only the garbage collector would free the cycle.
-        self._due.clear()
-        for task in self._late:
+        self._scheduled.clear()
+        for task in self._scheduled_tasks:
             task.cancel()
 
 
@@ -163,7 +163,7 @@ _own: tuple[str, int] | None = None
 """This process's name and process id. A forked child inherits neither the name nor the leases."""
 _buried: dict[str, None] = {}
 _listeners: set[Callable[[], object]] = set()
-_changing: Final = threading.Lock()
+_registry_lock: Final = threading.Lock()
 
 
 def name_process() -> str:
@@ -182,15 +182,15 @@ def holder_name(entropy: bytes) -> str:
 
 def bury(process: str) -> None:
     """Treat a process's leases as ended. Call this only after its parent has reaped the process. Thread-safe."""
-    with _changing:
+    with _registry_lock:
         _buried[process] = None
         while len(_buried) > MAX_BURIED:
             del _buried[next(iter(_buried))]
         listeners = list(_listeners)
-    for hear in listeners:
+    for listener in listeners:
         # The listener's event loop may be closed.
         with suppress(RuntimeError):
-            hear()
+            listener()
 
 
 def is_buried(holder: str) -> bool:
@@ -203,13 +203,13 @@ def buried_processes() -> list[str]:
     return list(_buried)
 
 
-def hear_of_deaths(hear: Callable[[], object]) -> Callable[[], None]:
+def hear_of_deaths(listener: Callable[[], object]) -> Callable[[], None]:
     """Call a function after each reported process death, on any thread. Returns a function that stops the calls."""
-    with _changing:
-        _listeners.add(hear)
+    with _registry_lock:
+        _listeners.add(listener)
 
     def stop() -> None:
-        with _changing:
-            _listeners.discard(hear)
+        with _registry_lock:
+            _listeners.discard(listener)
 
     return stop

@@ -26,38 +26,38 @@ class ChangeListeners:
 
     def listen(self, changed: Announce) -> Callable[[], None]:
         """Implement `CallStore.listen`."""
-        loop, name = asyncio.get_running_loop(), object()
+        loop, token = asyncio.get_running_loop(), object()
         with self._lock:
-            own = self._loops.setdefault(loop, _LoopListeners())
-            own.listeners[name] = changed
-        if own.feed is None and self._feed is not None:
+            loop_listeners = self._loops.setdefault(loop, _LoopListeners())
+            loop_listeners.listeners[token] = changed
+        if loop_listeners.feed is None and self._feed is not None:
             # Use an empty context: the feed must not retain the context variables of the request that starts it.
-            own.feed = loop.create_task(self._feed(own.announce), context=Context())
+            loop_listeners.feed = loop.create_task(self._feed(loop_listeners.announce), context=Context())
 
         def stop() -> None:
-            own.listeners.pop(name, None)
-            if own.listeners or self._loops.get(loop) is not own:
+            loop_listeners.listeners.pop(token, None)
+            if loop_listeners.listeners or self._loops.get(loop) is not loop_listeners:
                 return
             with self._lock:
                 del self._loops[loop]
-            if own.feed is not None:
-                own.feed.cancel()
+            if loop_listeners.feed is not None:
+                loop_listeners.feed.cancel()
 
         return stop
 
     def announce_here(self, call_id: str) -> None:
         """Announce a change to this event loop."""
-        own = self._loops.get(asyncio.get_running_loop())
-        if own is not None:
-            own.announce(call_id)
+        loop_listeners = self._loops.get(asyncio.get_running_loop())
+        if loop_listeners is not None:
+            loop_listeners.announce(call_id)
 
     def announce(self, call_id: str) -> None:
         """Announce a change to all event loops in this process. Thread-safe."""
         with self._lock:
             loops = list(self._loops.items())
-        for loop, own in loops:
+        for loop, loop_listeners in loops:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(own.announce, call_id)
+                loop.call_soon_threadsafe(loop_listeners.announce, call_id)
 
 
 class _LoopListeners:

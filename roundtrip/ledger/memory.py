@@ -38,7 +38,7 @@ class _MemoryRoom:
     def __init__(self, max_bytes: int, *, kind: str, age: str) -> None:
         self._max_bytes = max_bytes
         self._kind = kind
-        self._cure = (
+        self._advice = (
             f"use a SqliteLedger, RedisLedger or PostgresLedger, give tools a shorter {age}, or raise "
             "MemoryLedger(max_bytes=...)"
         )
@@ -49,8 +49,8 @@ class _MemoryRoom:
         """Record that an account's entries have grown or shrunk by some bytes."""
         self._bytes += change
         if account is not None:
-            held = self._account_bytes[account] = self._account_bytes.get(account, 0) + change
-            if not held:
+            used_bytes = self._account_bytes[account] = self._account_bytes.get(account, 0) + change
+            if not used_bytes:
                 del self._account_bytes[account]
 
     def require(self, account: str | None, *, entries: int) -> None:
@@ -65,14 +65,14 @@ class _MemoryRoom:
         """
         if self._bytes >= self._max_bytes:
             raise LedgerDown(
-                f"the memory ledger is full, with {entries} {self._kind} in about {self._bytes} bytes; {self._cure}"
+                f"the memory ledger is full, with {entries} {self._kind} in about {self._bytes} bytes; {self._advice}"
             )
-        held = self._account_bytes.get(account, 0) if account is not None else 0
-        if held >= self._max_bytes - self._bytes:
+        used_bytes = self._account_bytes.get(account, 0) if account is not None else 0
+        if used_bytes >= self._max_bytes - self._bytes:
             raise LedgerDown(
                 "the memory ledger has no more room for one caller (or one tool, if its callers are not "
-                f"authenticated), which already uses about {held} of {self._max_bytes} bytes; the rest is reserved for "
-                f"other callers; {self._cure}"
+                f"authenticated), which already uses about {used_bytes} of {self._max_bytes} bytes; the rest is "
+                f"reserved for other callers; {self._advice}"
             )
 
 
@@ -168,9 +168,9 @@ class MemoryCallStore:
         self._room = _MemoryRoom(max_bytes, kind="tasks", age="task_ttl")
         self._lock = threading.Lock()
         self._entries: dict[str, CallEntry] = {}
-        self._times: list[tuple[float, str]] = []
+        self._due_times: list[tuple[float, str]] = []
         """The times at which tasks are due, sorted."""
-        self._labelled: dict[str, set[str]] = {}
+        self._calls_by_label: dict[str, set[str]] = {}
         """The calls that have each label."""
         self._listeners = ChangeListeners()
 
@@ -188,7 +188,7 @@ class MemoryCallStore:
         """Implement `CallStore.load`."""
         with self._lock:
             entry = self._entries.get(call_id)
-            return None if entry is None else _loaded(entry), self._clock()
+            return None if entry is None else _stored_copy(entry), self._clock()
 
     async def save(self, entry: CallEntry, *, version: int) -> bool:
         """Implement `CallStore.save`."""
@@ -196,7 +196,7 @@ class MemoryCallStore:
             stored = self._entries.get(entry.call_id)
             if stored is None or stored.version != version:
                 return False
-            self._forget_places(stored)
+            self._remove_from_indexes(stored)
             if entry.is_over(self._clock()):
                 del self._entries[entry.call_id]
             else:
@@ -207,7 +207,7 @@ class MemoryCallStore:
     async def due(self, limit: int) -> tuple[list[str], float | None]:
         """Implement `CallStore.due`."""
         with self._lock:
-            now, first = self._clock(), self._times[:limit]
+            now, first = self._clock(), self._due_times[:limit]
         found = [call_id for at, call_id in first if at <= now]
         return found, first[0][0] - now if first and not found else None
 
@@ -223,7 +223,9 @@ class MemoryCallStore:
     ) -> Sequence[EntrySummary]:
         """Implement `CallStore.labelled`."""
         with self._lock:
-            places = {call_id: (self._entries[call_id].created, call_id) for call_id in self._labelled.get(label, ())}
+            places = {
+                call_id: (self._entries[call_id].created, call_id) for call_id in self._calls_by_label.get(label, ())
+            }
             later = [call_id for call_id, place in places.items() if after is None or place > after]
             oldest = heapq.nsmallest(limit, later, key=places.__getitem__)
             return [summary_of(self._entries[call_id]) for call_id in oldest]
@@ -232,7 +234,7 @@ class MemoryCallStore:
         """Implement `CallStore.scan`."""
         with self._lock:
             calls = heapq.nsmallest(limit, (call_id for call_id in self._entries if call_id > after))
-            return [_loaded(self._entries[call_id]) for call_id in calls]
+            return [_stored_copy(self._entries[call_id]) for call_id in calls]
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
         """Implement `CallStore.listen`."""
@@ -241,20 +243,20 @@ class MemoryCallStore:
     def _put(self, entry: CallEntry) -> None:
         self._entries[entry.call_id] = entry.copy()
         self._room.resize(entry.account, _size_of(entry))
-        bisect.insort(self._times, (entry.due, entry.call_id))
+        bisect.insort(self._due_times, (entry.due, entry.call_id))
         for label in entry.labels:
-            self._labelled.setdefault(label, set()).add(entry.call_id)
+            self._calls_by_label.setdefault(label, set()).add(entry.call_id)
 
-    def _forget_places(self, entry: CallEntry) -> None:
+    def _remove_from_indexes(self, entry: CallEntry) -> None:
         self._room.resize(entry.account, -_size_of(entry))
-        del self._times[bisect.bisect_left(self._times, (entry.due, entry.call_id))]
+        del self._due_times[bisect.bisect_left(self._due_times, (entry.due, entry.call_id))]
         for label in set(entry.labels):
-            self._labelled[label].discard(entry.call_id)
-            if not self._labelled[label]:
-                del self._labelled[label]
+            self._calls_by_label[label].discard(entry.call_id)
+            if not self._calls_by_label[label]:
+                del self._calls_by_label[label]
 
 
-def _loaded(entry: CallEntry) -> CallEntry:
+def _stored_copy(entry: CallEntry) -> CallEntry:
     return replace(entry, notes=entry.notes.copy(), stored_notes=len(entry.notes))
 
 

@@ -139,8 +139,9 @@ class RedisLedger:
     ) -> ClaimAnswer:
         """Implement `Ledger.claim`. This ledger ignores `account`, because Redis limits its own memory."""
         event = EntryEvent.HOLD if tentative else EntryEvent.START
-        args = [answers_digest, holder, _ms(lease), _ms(keep), event.value, "1" if rerun else "0", _buried()]
-        return _claim(await self._run(_CLAIM, key, args)) or ClaimAnswer(ClaimStatus.UNKNOWN)
+        times = [_milliseconds(lease), _milliseconds(keep)]
+        args = [answers_digest, holder, *times, event.value, "1" if rerun else "0", _buried_names()]
+        return _parse_answer(await self._run(_CLAIM, key, args)) or ClaimAnswer(ClaimStatus.UNKNOWN)
 
     async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
         """Implement `Ledger.renew`."""
@@ -149,8 +150,8 @@ class RedisLedger:
     async def settle(self, key: str, *, holder: str, epoch: int, result: str | None, keep: float) -> bool:
         """Implement `Ledger.settle`."""
         if result is None:
-            return await self._write(EntryEvent.LOSE, key, holder, epoch, keep=keep, announced=True)
-        return await self._write(EntryEvent.SETTLE, key, holder, epoch, "result", result, keep=keep, announced=True)
+            return await self._write(EntryEvent.LOSE, key, holder, epoch, keep=keep, is_announced=True)
+        return await self._write(EntryEvent.SETTLE, key, holder, epoch, "result", result, keep=keep, is_announced=True)
 
     async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
         """Implement `Ledger.note`."""
@@ -158,17 +159,17 @@ class RedisLedger:
 
     async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
         """Implement `Ledger.count`."""
-        return bool(await self._run(_COUNT, key, [item, most, _ms(keep)]))
+        return bool(await self._run(_COUNT, key, [item, most, _milliseconds(keep)]))
 
     async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
         """Implement `Ledger.release`."""
-        await self._write(EntryEvent.RELEASE, key, holder, epoch, announced=True)
+        await self._write(EntryEvent.RELEASE, key, holder, epoch, is_announced=True)
 
     async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
         """Implement `Ledger.wait`. While legs wait, their event loop listens for announcements on one connection."""
 
         async def look() -> ClaimAnswer | None:
-            return _claim(await self._run(_LOOK, key, [_buried()]))
+            return _parse_answer(await self._run(_LOOK, key, [_buried_names()]))
 
         return await self._waiting.wait(self._name(key), look, patience=patience)
 
@@ -185,12 +186,12 @@ class RedisLedger:
         *field: str,
         lease: float | None = None,
         keep: float | None = None,
-        announced: bool = False,
+        is_announced: bool = False,
     ) -> bool:
         """Apply an event from the holder, and optionally set one field of the entry."""
-        times = ["" if seconds is None else _ms(seconds) for seconds in (lease, keep)]
+        times = ["" if seconds is None else _milliseconds(seconds) for seconds in (lease, keep)]
         fence = "" if epoch is None else epoch
-        channel = self._channel if announced else ""
+        channel = self._channel if is_announced else ""
         return bool(await self._run(_WRITE, key, [event.value, holder, fence, *times, channel, *field]))
 
     def _name(self, key: str) -> str:
@@ -204,7 +205,7 @@ class RedisLedger:
             raise LedgerDown(f"the ledger on Redis cannot be used: {error}") from error
 
 
-def _claim(answer: Any) -> ClaimAnswer | None:
+def _parse_answer(answer: Any) -> ClaimAnswer | None:
     if not answer:
         return None
     try:
@@ -224,9 +225,9 @@ def _claim(answer: Any) -> ClaimAnswer | None:
         raise LedgerDown("the ledger on Redis cannot be used: an entry has an unknown format") from error
 
 
-def _buried() -> str:
+def _buried_names() -> str:
     return " ".join(buried_processes())
 
 
-def _ms(seconds: float) -> int:
+def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))

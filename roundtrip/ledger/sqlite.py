@@ -27,7 +27,7 @@ from roundtrip.system import SYSTEM, System
 T = TypeVar("T")
 
 _BUSY_SECONDS: Final = 5.0
-_PAUSES: Final = (0.001, 0.002, 0.005)
+_RETRY_PAUSES: Final = (0.001, 0.002, 0.005)
 """Seconds between attempts to use a file that another process has locked. The last value repeats.
 
 A busy writer unlocks the file only briefly, and longer pauses would miss that moment.
@@ -87,7 +87,7 @@ class _LoopUse(NamedTuple):
     """Limits on how one event loop uses the file."""
 
     limiter: anyio.CapacityLimiter
-    line: anyio.Lock
+    retry_lock: anyio.Lock
     """Held by the operation that retries a locked file. Other operations wait in order."""
 
 
@@ -117,7 +117,7 @@ class SqliteLedger(EntryLedger):
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._pid = os.getpid()
-        self._inherited: list[object] = []
+        self._inherited_connections: list[object] = []
         self._writes = 0
         self._waiting = Waiting(self._announce_changes)
         # The ledger uses a separate thread limit. When bodies occupy all shared threads, their leases must still be
@@ -130,7 +130,7 @@ class SqliteLedger(EntryLedger):
         """Close the file. The next operation opens it again."""
 
         def close() -> None:
-            with self._own_lock():
+            with self._process_lock():
                 self._close()
 
         await anyio.to_thread.run_sync(close)
@@ -191,8 +191,8 @@ class SqliteLedger(EntryLedger):
         # A waiting operation holds neither a thread nor the connection, because a file locked for writing can still be
         # read. All operations wait equally long and in order, so an earlier operation never times out after a later
         # one.
-        async with use.line:
-            pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
+        async with use.retry_lock:
+            pauses = chain(_RETRY_PAUSES, repeat(_RETRY_PAUSES[-1]))
             while True:
                 try:
                     return await self._attempt(work, use.limiter)
@@ -213,7 +213,7 @@ class SqliteLedger(EntryLedger):
         """
 
         def locked() -> T:
-            lock = self._own_lock()
+            lock = self._process_lock()
             if not lock.acquire(timeout=_BUSY_SECONDS):
                 raise LedgerDown(f"the ledger {self._path} cannot be used: too many operations wait for it")
             try:
@@ -235,11 +235,11 @@ class SqliteLedger(EntryLedger):
         except TimeoutError as error:
             raise LedgerDown(f"the ledger {self._path} cannot be used: too many operations wait for it") from error
 
-    def _own_lock(self) -> threading.Lock:
+    def _process_lock(self) -> threading.Lock:
         if self._pid != os.getpid():
             # Neither a connection nor a lock survives a fork. Keep a reference to the parent's connection, because
             # garbage collection would close it.
-            self._inherited.append(self._connection)
+            self._inherited_connections.append(self._connection)
             self._connection, self._lock, self._pid = None, threading.Lock(), os.getpid()
         return self._lock
 

@@ -341,14 +341,14 @@ class SeenEntry:
         self._clock = clock
         self.writer: Final = (entry.holder, entry.epoch)
         """The worker's lease, see `CallEntry.advance`."""
-        self.saw(entry, now)
+        self.remember_read(entry, now)
 
-    def saw(self, entry: CallEntry, now: float) -> None:
+    def remember_read(self, entry: CallEntry, now: float) -> None:
         """Remember the task that was just read."""
         self._entry = entry.copy()
         self._ahead = now - self._clock()
 
-    def wrote(self, entry: CallEntry) -> None:
+    def remember_write(self, entry: CallEntry) -> None:
         """Remember the task that was just written."""
         self._entry = entry
 
@@ -384,7 +384,7 @@ async def change_task(
         if entry is None:
             return None
         if seen is not None and attempt:
-            seen.saw(entry, now)
+            seen.remember_read(entry, now)
         before = entry.copy()
         entry.advance(now, writer=seen.writer if seen is not None else None)
         is_over = entry.is_over(now)
@@ -395,7 +395,7 @@ async def change_task(
         if await store.save(entry, version=before.version):
             entry.stored_notes = len(entry.notes)
             if seen is not None:
-                seen.wrote(entry)
+                seen.remember_write(entry)
             if ended is not None and entry.has_ended and before.state not in ENDED:
                 ended(before.state, entry, now)
             return result

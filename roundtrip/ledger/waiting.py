@@ -76,8 +76,8 @@ class Waiting:
         """
         if patience <= 0:
             return await look()
-        place = asyncio.get_running_loop(), key
-        watch = self._watches.get(place) or self._watch(place)
+        watch_key = asyncio.get_running_loop(), key
+        watch = self._watches.get(watch_key) or self._watch(watch_key)
         if len(watch.waiters) >= _MAX_WAITERS:
             return watch.seen or await look()
         waiter = _ClaimWaiter()
@@ -89,12 +89,12 @@ class Waiting:
             if watch.waiters:
                 next(iter(watch.waiters)).woken.set()
             else:
-                del self._watches[place]
+                del self._watches[watch_key]
                 watch.stop()
 
-    def _watch(self, place: tuple[asyncio.AbstractEventLoop, str]) -> _EntryWatch:
-        watch = self._watches[place] = _EntryWatch()
-        key = place[1]
+    def _watch(self, watch_key: tuple[asyncio.AbstractEventLoop, str]) -> _EntryWatch:
+        watch = self._watches[watch_key] = _EntryWatch()
+        key = watch_key[1]
 
         def look_again(changed: str | None) -> None:
             if changed in (None, key):

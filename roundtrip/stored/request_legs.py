@@ -70,7 +70,7 @@ class _LocalClaim(CallLease):
             if is_stored:
                 self.is_local = False
                 entry.stored_notes = len(entry.notes)
-                self._seen.saw(entry, now)
+                self._seen.remember_read(entry, now)
                 return StoredView(entry, self._book.seal.read(entry.content, self.call_id))
         # Another instance received a copy of the request, and stored its task first.
         self.lose()
