@@ -62,7 +62,7 @@ class LedgerClaim(Lease):
     """True if the ledger knows that the body may have begun."""
     _is_released: bool = False
     """True once the leg has ended. From then on, its late writes must not claim the call again."""
-    _free_chars: int = 0
+    _remaining_chars: int = 0
     """Characters that the call may still use for notes."""
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class LedgerClaim(Lease):
             raise OutcomeUnknown(self.owner)
         if answer.answers_digest != terms:
             raise CallHasEnded(self.owner)
-        return _parsed(self._open(answer.result, "result"))
+        return _parse_result(self._open(answer.result, "result"))
 
     async def start_body(self) -> None:
         """Record that the body begins now.
@@ -136,8 +136,8 @@ class LedgerClaim(Lease):
         named = f"{noted.revision}/{noted.key}".encode("utf-8", "surrogatepass")
         name = f"{self._digest}/{hashlib.blake2b(named, digest_size=_NAME_BYTES).hexdigest()}"
         text = self._seal(json.dumps([noted.revision, noted.key, noted.value]), name)
-        self._free_chars -= len(name) + len(text)
-        if self._free_chars < 0:
+        self._remaining_chars -= len(name) + len(text)
+        if self._remaining_chars < 0:
             logger.warning(
                 "%s could not save a computed value: the call's saved values have reached the size limit", self.owner
             )
@@ -156,24 +156,24 @@ class LedgerClaim(Lease):
             return
         is_error = isinstance(outcome, Exception)
         purpose = f"save its {'error' if is_error else 'result' if outcome is not None else 'unknown outcome'}"
-        settle = partial(self._settle, self._stored(outcome, purpose))
+        settle = partial(self._settle, self._stored_form(outcome, purpose))
 
         async def settle_later() -> None:
             is_done = False
             try:
-                is_done = await self._again(settle, SETTLE_SECONDS)
+                is_done = await self._retry(settle, SETTLE_SECONDS)
             finally:
                 # The process is ending, or the time limit has passed.
                 if not is_done:
                     logger.error("%s could not %s, and gave up", self.owner, purpose)
 
-        await self._try(purpose, settle, lambda: run_later(settle_later()))
+        await self._write_or_defer(purpose, settle, lambda: run_later(settle_later()))
 
     async def release(self) -> None:
         """Release the claim."""
         self._is_released = True
         self.close()
-        await self._try("release its claim", self._free, self._release_later)
+        await self._write_or_defer("release its claim", self._send_release, self._release_later)
 
     async def renew(self) -> None:
         """Extend the lease.
@@ -201,9 +201,9 @@ class LedgerClaim(Lease):
         if self._is_released:
             return False
         # If the write fails, the ledger may have lost or released the entry, so claim it again.
-        return await self._written(write) or (await self._claim_again() and await self._written(write))
+        return await self._write_at_epoch(write) or (await self._claim_again() and await self._write_at_epoch(write))
 
-    async def _written(self, write: Callable[[], Awaitable[bool]]) -> bool:
+    async def _write_at_epoch(self, write: Callable[[], Awaitable[bool]]) -> bool:
         """Write. Retry if the leg reclaimed the call during the write, because the write then had the old epoch."""
         held, epoch = False, None
         while not held and epoch != self._epoch:
@@ -222,9 +222,9 @@ class LedgerClaim(Lease):
         return answer.status is ClaimStatus.GRANTED and not self._is_released
 
     def _read_notes(self, notes: Mapping[str, str]) -> None:
-        own = {name: text for name, text in notes.items() if name.startswith(f"{self._digest}/")}
-        self.noted = [NotedValue(*json.loads(self._open(text, name))) for name, text in own.items()]
-        self._free_chars = MAX_NOTED_CHARS - sum(len(name) + len(value) for name, value in notes.items())
+        own_notes = {name: text for name, text in notes.items() if name.startswith(f"{self._digest}/")}
+        self.noted = [NotedValue(*json.loads(self._open(text, name))) for name, text in own_notes.items()]
+        self._remaining_chars = MAX_NOTED_CHARS - sum(len(name) + len(value) for name, value in notes.items())
 
     def _seal(self, text: str, use: str) -> str:
         return seal_text(self.sealer, text, self.call_id, self._digest, use)
@@ -282,12 +282,12 @@ class LedgerClaim(Lease):
             self._epoch = answer.epoch
         return answer
 
-    def _stored(self, outcome: Any, purpose: str) -> str | None:
+    def _stored_form(self, outcome: Any, purpose: str) -> str | None:
         """Return the outcome in its stored form, or None if it is unknown or cannot be stored."""
         if outcome is None:
             return None
         try:
-            text = _text_of(self.tool, outcome)
+            text = _result_text(self.tool, outcome)
             if len(text) > MAX_RESULT_CHARS:
                 raise ValueError(f"it must have at most {MAX_RESULT_CHARS} characters, got {len(text)}")
         except (TypeError, ValueError) as error:
@@ -302,15 +302,17 @@ class LedgerClaim(Lease):
         if not is_recorded:
             logger.warning("%s ran, but the ledger has forgotten the call, or another leg has claimed it", self.owner)
 
-    async def _free(self) -> None:
+    async def _send_release(self) -> None:
         await self.ledger.release(self.call_id, holder=self._holder)
 
     def _release_later(self) -> None:
         """Release the claim as soon as the ledger can be reached, because other legs may wait for it."""
         # Release it twice: the claim request may reach the ledger after the first release.
-        run_later(self._again(self._free, lease_seconds(), times=2))
+        run_later(self._retry(self._send_release, lease_seconds(), times=2))
 
-    async def _try(self, purpose: str, write: Callable[[], Awaitable[None]], later: Callable[[], None]) -> None:
+    async def _write_or_defer(
+        self, purpose: str, write: Callable[[], Awaitable[None]], later: Callable[[], None]
+    ) -> None:
         """Write. Call `later` to retry if the ledger is down, or if the leg is cancelled before the ledger answers."""
         try:
             await write()
@@ -321,7 +323,7 @@ class LedgerClaim(Lease):
             later()
             raise
 
-    async def _again(self, write: Callable[[], Awaitable[None]], seconds: float, *, times: int = 1) -> bool:
+    async def _retry(self, write: Callable[[], Awaitable[None]], seconds: float, *, times: int = 1) -> bool:
         """Retry a write until the ledger can be reached, even after the lease has ended.
 
         Return False if the time limit passes first.
@@ -337,7 +339,7 @@ class LedgerClaim(Lease):
         return not times
 
 
-def _text_of(tool: str, outcome: Any) -> str:
+def _result_text(tool: str, outcome: Any) -> str:
     if isinstance(outcome, CallToolResult):
         return json.dumps({"result": outcome.model_dump(mode="json", by_alias=True, exclude_none=True)})
     if not isinstance(outcome, Exception):
@@ -349,7 +351,7 @@ def _text_of(tool: str, outcome: Any) -> str:
     return json.dumps({kind: str(outcome) or type(outcome).__name__})
 
 
-def _parsed(text: str) -> CallToolResult:
+def _parse_result(text: str) -> CallToolResult:
     """Return the result of an earlier run.
 
     Raises:

@@ -55,15 +55,15 @@ class ExactlyOnce(LegExtension):
 class _OncePart(LegPart):
     """One leg's claim."""
 
-    def __init__(self, served: OpenLeg, policy: OncePolicy) -> None:
-        self._served = served
+    def __init__(self, open_leg: OpenLeg, policy: OncePolicy) -> None:
+        self._open_leg = open_leg
         self._policy = policy
         # Older protocol revisions have no tokens, so a leg cannot claim its call.
-        self.needs_engine = served.record is not None and served.in_retry_era and not served.hands_over
+        self.needs_engine = open_leg.record is not None and open_leg.in_retry_era and not open_leg.hands_over
 
     @override
     def complete(self, leg: Leg) -> None:
-        ports, hands_over = leg.ports, self._served.hands_over
+        ports, hands_over = leg.ports, self._open_leg.hands_over
         if not self.needs_engine and not hands_over:
             return
         # The body must begin in the leg's own task, which can claim the call first.
@@ -75,14 +75,14 @@ class _OncePart(LegPart):
             ports.claim = ports.recorded_claim = self._claim()
 
     def _claim(self) -> exactly_once.LedgerClaim:
-        served, policy, parts = self._served, self._policy, self._served.parts
-        ledger, tool, keep = parts.effects.ledger, served.function.name, _keep(served)
-        claim = exactly_once.LedgerClaim(ledger, served.call.id, tool, keep, policy.on_unknown, system=parts.system)
+        open_leg, policy, parts = self._open_leg, self._policy, self._open_leg.parts
+        ledger, tool, keep = parts.effects.ledger, open_leg.function.name, _retention_seconds(open_leg)
+        claim = exactly_once.LedgerClaim(ledger, open_leg.call.id, tool, keep, policy.on_unknown, system=parts.system)
         if ledger.reach > contract.Reach.PROCESS:
             # Values that stay in this process need no seal. Only a memory ledger limits each account's room.
             claim.sealer = parts.protection.ledger_sealer
         else:
-            claim.account = _account(served)
+            claim.account = _account(open_leg)
         return claim
 
     def _begin_unclaimed(self) -> Callable[[], None] | None:
@@ -91,23 +91,23 @@ class _OncePart(LegPart):
         Return None if an empty round can give the client a token.
         """
         # The parent server's runner serves a mounted server's functions, so read the parent's parts.
-        policy, served, skipped = self._policy, self._served, self._served.parts.no_empty_rounds
-        if not policy.when_possible and (not skipped or announced_name(served.request) not in skipped):
+        policy, open_leg, skipped = self._policy, self._open_leg, self._open_leg.parts.no_empty_rounds
+        if not policy.when_possible and (not skipped or announced_name(open_leg.request) not in skipped):
             return None
-        why = (
+        reason = (
             "exactly_once='when_possible', and the call asked no question"
             if policy.when_possible
             else "its client does not accept a round without questions"
         )
-        owner, call = served.function.owner, served.call.id
-        return lambda: logger.info("%s runs in call %s without the exactly_once guarantee: %s", owner, call, why)
+        owner, call = open_leg.function.owner, open_leg.call.id
+        return lambda: logger.info("%s runs in call %s without the exactly_once guarantee: %s", owner, call, reason)
 
 
 class GuessCounter:
     """Counter for answers to one server's questions with `guesses=`."""
 
     def __init__(self, parts: Parts) -> None:
-        self._warns = parts.may_forget
+        self._must_warn = parts.may_forget
         """True while the log still needs a warning that each process counts guesses separately."""
 
     async def count(self, leg: OpenLeg, key: str, answer: Any, guesses: int) -> bool:
@@ -120,8 +120,8 @@ class GuessCounter:
         """
         parts, call_id = leg.parts, leg.call.id
         ledger = parts.effects.ledger
-        if self._warns and ledger.reach is contract.Reach.PROCESS:
-            self._warns = False
+        if self._must_warn and ledger.reach is contract.Reach.PROCESS:
+            self._must_warn = False
             logger.warning(
                 "%s has a question with guesses=, but other processes with the same keys may count guesses separately; "
                 "give all processes the same ledger= (SqliteLedger, RedisLedger or PostgresLedger), or pass "
@@ -133,13 +133,13 @@ class GuessCounter:
         question = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
         name = f"{call_id}/guesses/{question}"
         try:
-            return await ledger.count(name, item, most=guesses, keep=_keep(leg), account=_account(leg))
+            return await ledger.count(name, item, most=guesses, keep=_retention_seconds(leg), account=_account(leg))
         except contract.LedgerDown as error:
             logger.error("%s", error)
             raise GuessUncounted(leg.function.owner) from error
 
 
-def _keep(leg: OpenLeg) -> float:
+def _retention_seconds(leg: OpenLeg) -> float:
     """Return the seconds until no more legs of the call can arrive, so that the ledger may forget it."""
     journal, limits = leg.journal, leg.function.limits
     # The build that began the call chose its tokens' lifetime. It may be another build.

@@ -50,7 +50,7 @@ def stopped_body_frees_its_call(patch: pytest.MonkeyPatch) -> None:
     async def written(held: LedgerClaim, write: Callable[[], Awaitable[bool]]) -> bool:
         return await write()
 
-    patch.setattr(LedgerClaim, "_written", written)
+    patch.setattr(LedgerClaim, "_write_at_epoch", written)
 
 
 @pytest.mark.parametrize(
