@@ -58,13 +58,13 @@ class PostgresConnections:
         self._timeout = timeout
         self._limit = int(options.pop("max_size", _MAX_CONNECTIONS))
         self._options = options
-        self._tables: list[str] = []
-        self._own: RunVar[_LoopPool] = RunVar(f"roundtrip_postgres_{id(self)}")
+        self._table_groups: list[str] = []
+        self._loop_pool: RunVar[_LoopPool] = RunVar(f"roundtrip_postgres_{id(self)}")
 
-    def need(self, tables: str) -> None:
+    def add_tables(self, tables: str) -> None:
         """Register statements that create missing tables. They run before the next statement."""
-        if tables not in self._tables:
-            self._tables.append(tables)
+        if tables not in self._table_groups:
+            self._table_groups.append(tables)
 
     async def fetch(self, statement: str, *values: Any) -> Sequence[Any]:
         """Run a statement and return its rows. `{s}` in the statement stands for the schema.
@@ -73,10 +73,10 @@ class PostgresConnections:
             PostgresDown: The statement failed. It may still have taken effect.
         """
         text = statement.replace("{s}", self.schema)
-        return await self._to_its_end(lambda: self._fetch(text, values))
+        return await self._run_uncancelled(lambda: self._fetch(text, values))
 
     async def hear(
-        self, channel: str, heard: Callable[[str | None], None], sleep: Callable[[float], Awaitable[None]]
+        self, channel: str, on_message: Callable[[str | None], None], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
         """Call a function with each message of a channel, and with None if messages may have been missed.
 
@@ -85,23 +85,23 @@ class PostgresConnections:
         name = f"{self.schema}.{channel}"
         while True:
             with suppress(PostgresDown):
-                await self._hear(name, heard)
+                await self._hear(name, on_message)
             await sleep(_RETRY_SECONDS)
 
     async def aclose(self) -> None:
         """Close this event loop's connections. The next statement opens new ones."""
-        own = self._own.get(None)
-        if own is not None:
-            own.close()
+        pool = self._loop_pool.get(None)
+        if pool is not None:
+            pool.close()
 
-    def _loop_connections(self) -> _LoopPool:
-        if (own := self._own.get(None)) is None:
-            own = _LoopPool(self._limit)
-            self._own.set(own)
-        own.close_with_loop()
-        return own
+    def _current_pool(self) -> _LoopPool:
+        if (pool := self._loop_pool.get(None)) is None:
+            pool = _LoopPool(self._limit)
+            self._loop_pool.set(pool)
+        pool.close_with_loop()
+        return pool
 
-    async def _to_its_end(
+    async def _run_uncancelled(
         self, work: Callable[[], Coroutine[Any, Any, T]], drop: Callable[[T], object] | None = None
     ) -> T:
         """Run work in a separate task. Cancelling the caller does not cancel the work, because that would break the
@@ -134,30 +134,30 @@ class PostgresConnections:
             raise
 
     async def _fetch(self, text: str, values: Sequence[Any]) -> Sequence[Any]:
-        own = self._loop_connections()
-        async with own.places:
-            connection = await self._connection(own)
+        pool = self._current_pool()
+        async with pool.slots:
+            connection = await self._connection(pool)
             try:
                 rows = await connection.fetch(text, *values)
             except BaseException:
                 connection.terminate()
                 raise
-            own.idle.append(connection)
+            pool.idle.append(connection)
             return rows
 
-    async def _connection(self, own: _LoopPool) -> Any:
+    async def _connection(self, pool: _LoopPool) -> Any:
         """Return a connection, after creating the missing tables."""
-        while own.idle:
-            connection = own.idle.pop()
+        while pool.idle:
+            connection = pool.idle.pop()
             if not connection.is_closed():
                 break
         else:
             connection = await self._connect()
         try:
-            async with own.lock:
-                while own.tables < len(self._tables):
-                    await self._create(connection, self._tables[own.tables])
-                    own.tables += 1
+            async with pool.lock:
+                while pool.tables < len(self._table_groups):
+                    await self._create(connection, self._table_groups[pool.tables])
+                    pool.tables += 1
         except BaseException:
             connection.terminate()
             raise
@@ -177,31 +177,31 @@ class PostgresConnections:
                 await connection.execute(f"CREATE SCHEMA {self.schema}")
             await connection.execute(tables.replace("{s}", self.schema))
 
-    async def _hear(self, channel: str, heard: Callable[[str | None], None]) -> None:
+    async def _hear(self, channel: str, on_message: Callable[[str | None], None]) -> None:
         """Listen until the connection breaks."""
-        own, is_broken = self._loop_connections(), asyncio.Event()
+        pool, is_broken = self._current_pool(), asyncio.Event()
 
         def note_end(_: object) -> None:
             is_broken.set()
 
         def note_message(connection: object, process: object, channel: object, payload: str) -> None:
-            heard(payload)
+            on_message(payload)
 
         async def listen() -> Any:
             connection = await self._connect()
-            own.listening.add(connection)
+            pool.listening.add(connection)
             connection.add_termination_listener(note_end)
             await connection.add_listener(channel, note_message)
             return connection
 
         def end(connection: Any) -> None:
-            own.listening.discard(connection)
+            pool.listening.discard(connection)
             connection.terminate()
 
-        connection = await self._to_its_end(listen, drop=end)
+        connection = await self._run_uncancelled(listen, drop=end)
         try:
             # Messages sent before now were missed.
-            heard(None)
+            on_message(None)
             await is_broken.wait()
         finally:
             end(connection)
@@ -211,7 +211,7 @@ class _LoopPool:
     """Connections of one event loop."""
 
     def __init__(self, limit: int) -> None:
-        self.places = asyncio.Semaphore(limit)
+        self.slots = asyncio.Semaphore(limit)
         self.idle: list[Any] = []
         self.listening: set[Any] = set()
         self.lock = asyncio.Lock()

@@ -60,15 +60,15 @@ class RedisConnections:
         self._timeout = timeout
         # Script replies are parsed as RESP2. The pool chooses its parser by this option. Remove the URL's
         # `protocol` option, which would override it.
-        given = {"socket_connect_timeout": timeout, **options, "protocol": 2}
-        url = _without_protocol(url)
-        self._limit = int(given.pop("max_connections", None) or _MAX_CONNECTIONS)
+        settings = {"socket_connect_timeout": timeout, **options, "protocol": 2}
+        url = _remove_protocol(url)
+        self._limit = int(settings.pop("max_connections", None) or _MAX_CONNECTIONS)
         # The pool only parses the URL and creates connections. Its own socket timeout must be off: redis-py would send
         # with `asyncio.wait_for`, which on Python 3.11 swallows a cancellation that arrives as the send ends.
-        self._pool = self._redis.ConnectionPool.from_url(url, **given)
+        self._pool = self._redis.ConnectionPool.from_url(url, **settings)
         self._pool.connection_kwargs["socket_timeout"] = None
-        self._cluster = (url, given) if cluster else None
-        self._own: RunVar[_LoopConnections] = RunVar(f"roundtrip_redis_{id(self)}")
+        self._cluster = (url, settings) if cluster else None
+        self._loop_connections: RunVar[_LoopConnections] = RunVar(f"roundtrip_redis_{id(self)}")
 
     async def run(self, script: RedisScript, key: str, args: Sequence[Word]) -> Any:
         """Run a script on a key. It may run twice if the connection breaks during the command.
@@ -76,7 +76,7 @@ class RedisConnections:
         Raises:
             RedisDown: The script failed. It may still have taken effect.
         """
-        with self._reported():
+        with self._converted_errors():
             async with asyncio.timeout(self._timeout):
                 try:
                     return await self._reply(("EVALSHA", script.digest, 1, key, *args))
@@ -90,7 +90,7 @@ class RedisConnections:
         Raises:
             RedisDown: The command failed. It may still have taken effect.
         """
-        with self._reported():
+        with self._converted_errors():
             async with asyncio.timeout(self._timeout):
                 return await self._reply(words)
 
@@ -106,17 +106,17 @@ class RedisConnections:
         """
         connection = self._pool.make_connection()
         try:
-            with self._reported():
+            with self._converted_errors():
                 async with asyncio.timeout(self._timeout):
                     await connection.connect()
-                    await connection.send_packed_command(_packed(("SUBSCRIBE", channel)), check_health=False)
+                    await connection.send_packed_command(_encode_command(("SUBSCRIBE", channel)), check_health=False)
                     await connection.read_response(disable_decoding=True)
                 yield self._messages(connection)
         finally:
             await connection.disconnect(nowait=True)
 
     async def hear(
-        self, channel: str, heard: Callable[[str | None], None], sleep: Callable[[float], Awaitable[None]]
+        self, channel: str, on_message: Callable[[str | None], None], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
         """Call a function with each message of a channel, and with None if messages may have been missed.
 
@@ -126,63 +126,63 @@ class RedisConnections:
             with suppress(RedisDown):
                 async with self.subscribed(channel) as messages:
                     # Messages sent before now were missed.
-                    heard(None)
+                    on_message(None)
                     async for message in messages:
                         if message is not None:
-                            heard(redis_text(message))
+                            on_message(redis_text(message))
             await sleep(_RETRY_SECONDS)
 
     async def _messages(self, connection: Any) -> AsyncGenerator[bytes | None]:
-        is_asked = is_more = False
+        is_pinged = has_more = False
         while True:
-            patience = 0 if is_more else self._timeout if is_asked else _QUIET_SECONDS
+            patience = 0 if has_more else self._timeout if is_pinged else _QUIET_SECONDS
             answer = await connection.read_response(disable_decoding=True, timeout=patience)
             if answer is not None:
-                is_asked, is_more = False, True
+                is_pinged, has_more = False, True
                 if isinstance(answer, list) and len(answer) == _MESSAGE_PARTS and answer[0] == b"message":  # pyright: ignore[reportUnknownArgumentType]
                     yield answer[2]
-            elif is_more:
-                is_more = False
+            elif has_more:
+                has_more = False
                 yield None
-            elif is_asked:
+            elif is_pinged:
                 raise RedisDown("the server does not answer")
             else:
                 # A machine that has crashed does not close its connections, so only a ping shows that it is gone.
-                await connection.send_packed_command(_packed(("PING",)), check_health=False)
-                is_asked = True
+                await connection.send_packed_command(_encode_command(("PING",)), check_health=False)
+                is_pinged = True
 
     async def aclose(self) -> None:
         """Close this event loop's connections. The next command opens new ones."""
-        own = self._own.get(None)
-        if own is not None:
-            await own.aclose()
+        connections = self._loop_connections.get(None)
+        if connections is not None:
+            await connections.aclose()
 
     @contextmanager
-    def _reported(self) -> Generator[None]:
+    def _converted_errors(self) -> Generator[None]:
         try:
             yield
         except (self._errors.RedisError, self._errors.RedisClusterException, OSError, TimeoutError) as error:
             raise RedisDown(str(error) or type(error).__name__) from error
 
     async def _reply(self, words: Sequence[Word]) -> Any:
-        if (own := self._own.get(None)) is None:
-            own = _LoopConnections(asyncio.Semaphore(self._limit))
-            self._own.set(own)
+        if (connections := self._loop_connections.get(None)) is None:
+            connections = _LoopConnections(asyncio.Semaphore(self._limit))
+            self._loop_connections.set(connections)
         if self._cluster is not None:
-            if own.cluster is None:
-                url, given = self._cluster
-                options = {"socket_timeout": self._timeout, **given, "decode_responses": False}
-                own.cluster = self._redis.RedisCluster.from_url(url, **options)
-            return await own.cluster.execute_command(*words)
-        async with own.places:
+            if connections.cluster is None:
+                url, settings = self._cluster
+                options = {"socket_timeout": self._timeout, **settings, "decode_responses": False}
+                connections.cluster = self._redis.RedisCluster.from_url(url, **options)
+            return await connections.cluster.execute_command(*words)
+        async with connections.slots:
             while True:
-                is_reused = bool(own.idle)
-                connection = own.idle.pop() if is_reused else self._pool.make_connection()
+                is_reused = bool(connections.idle)
+                connection = connections.idle.pop() if is_reused else self._pool.make_connection()
                 try:
-                    await connection.send_packed_command(_packed(words))
+                    await connection.send_packed_command(_encode_command(words))
                     reply = await connection.read_response(disable_decoding=True)
                 except self._errors.NoScriptError:
-                    own.idle.append(connection)
+                    connections.idle.append(connection)
                     raise
                 except BaseException as error:
                     # Drop the connection: another command must not read a late reply. Also, a server that has become
@@ -191,9 +191,9 @@ class RedisConnections:
                     if not is_reused or not isinstance(error, self._errors.ConnectionError | OSError):
                         raise
                     # The server closed this idle connection, and probably all other idle connections as well.
-                    await own.aclose()
+                    await connections.aclose()
                 else:
-                    own.idle.append(connection)
+                    connections.idle.append(connection)
                     return reply
 
 
@@ -201,7 +201,7 @@ class RedisConnections:
 class _LoopConnections:
     """Connections of one event loop."""
 
-    places: asyncio.Semaphore
+    slots: asyncio.Semaphore
     idle: list[Any] = field(default_factory=list[Any])
     cluster: Any = None
 
@@ -222,14 +222,14 @@ def redis_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def _without_protocol(url: str) -> str:
+def _remove_protocol(url: str) -> str:
     """Remove the `protocol` option from a URL."""
     address, mark, query = url.partition("?")
-    kept = [option for option in query.split("&") if option and not option.startswith("protocol=")]
-    return f"{address}{mark}{'&'.join(kept)}" if kept else address
+    remaining = [option for option in query.split("&") if option and not option.startswith("protocol=")]
+    return f"{address}{mark}{'&'.join(remaining)}" if remaining else address
 
 
-def _packed(words: Sequence[Word]) -> bytes:
+def _encode_command(words: Sequence[Word]) -> bytes:
     """Encode a command in the Redis protocol. redis-py's encoder takes four times as long."""
     parts = [b"*%d\r\n" % len(words)]
     for word in words:

@@ -219,7 +219,7 @@ class PostgresLedger(EntryLedger):
         self._connections = PostgresConnections(
             dsn, schema=schema, timeout=timeout, options={**options, "server_settings": settings}
         )
-        self._connections.need(_CLOCK + _TABLES)
+        self._connections.add_tables(_CLOCK + _TABLES)
         self._system = system
         self._writes = 0
         self._waiting = Waiting(self._announce_changes)
@@ -234,10 +234,10 @@ class PostgresLedger(EntryLedger):
         await self._connections.aclose()
 
     async def _announce_changes(self, announce: Announce) -> None:
-        def heard(key: str | None) -> None:
+        def on_message(key: str | None) -> None:
             announce(None if key is None else _text(key))
 
-        await self._connections.hear(_CHANNEL, heard, self._system.sleep)
+        await self._connections.hear(_CHANNEL, on_message, self._system.sleep)
 
     async def _change(self, key: str, work: Callable[[LedgerEntry, float], T], *, with_notes: bool = False) -> T:
         self._writes += 1
@@ -286,7 +286,7 @@ class PostgresCallStore:
     def __init__(self, connections: PostgresConnections, system: System) -> None:
         self._connections = connections
         self._listeners = ChangeListeners(lambda announce: connections.hear(_TASKS_CHANNEL, announce, system.sleep))
-        connections.need(_TASK_TABLES)
+        connections.add_tables(_TASK_TABLES)
 
     async def add(self, entry: CallEntry) -> bool:
         """Implement `CallStore.add`."""
