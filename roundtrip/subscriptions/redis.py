@@ -36,7 +36,7 @@ _MAX_WAITING_EVENTS: Final = 1024
 """Events that may be queued for sending or for delivery. Equal events count once."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _MAX_PAUSE_SECONDS: Final = 5.0
-_COMPLAINT_SECONDS: Final = 60.0
+_WARNING_SECONDS: Final = 60.0
 _NAME_BYTES: Final = 12
 
 # Message limits. Any Redis client can send messages, so the reader is strict.
@@ -45,9 +45,9 @@ _MAX_EVENTS: Final = 128
 """Maximum events in one message."""
 _MAX_URI_BYTES: Final = 2048
 _MAX_NAME_CHARS: Final = 64
-_ESCAPED: Final = 6
+_MAX_ESCAPED_BYTES: Final = 6
 """Maximum bytes that JSON needs for one byte of text."""
-_MAX_MESSAGE_BYTES: Final = _MAX_EVENTS * (_MAX_URI_BYTES * _ESCAPED + 32) + 1024
+_MAX_MESSAGE_BYTES: Final = _MAX_EVENTS * (_MAX_URI_BYTES * _MAX_ESCAPED_BYTES + 32) + 1024
 
 _List = Literal["tools", "prompts", "resources"]
 _LISTS: Final[dict[_List, ServerEvent]] = {
@@ -83,7 +83,7 @@ class RedisSubscriptionBus:
         # One server may run on several event loops. Each loop has separate listeners and connections.
         self._lock = threading.Lock()
         self._hubs: set[_Hub] = set()
-        self._own: RunVar[_Hub] = RunVar(f"roundtrip_bus_{id(self)}")
+        self._loop_hub: RunVar[_Hub] = RunVar(f"roundtrip_bus_{id(self)}")
 
     async def publish(self, event: ServerEvent) -> None:
         """Deliver an event to this instance's listeners, and queue it for other instances without waiting."""
@@ -93,7 +93,7 @@ class RedisSubscriptionBus:
             others = [other for other in self._hubs if other is not hub]
         for other in others:
             other.deliver_from_another_loop(event)
-        if _fits(event):
+        if _fits_in_message(event):
             hub.send(event)
         else:
             logger.warning("a resource update is not sent to other instances: its URI is too long or is not valid text")
@@ -124,11 +124,11 @@ class RedisSubscriptionBus:
         await self._connections.aclose()
 
     def _hub(self) -> "_Hub":
-        if (hub := self._own.get(None)) is None:
+        if (hub := self._loop_hub.get(None)) is None:
             # A forked child inherits the name but counts as another instance.
             name = f"{self._name}-{os.getpid()}"
             hub = _Hub(self._connections, self._channel, name=name, timeout=self._timeout)
-            self._own.set(hub)
+            self._loop_hub.set(hub)
         return hub
 
 
@@ -145,23 +145,23 @@ class _Hub:
         self._outgoing: dict[ServerEvent, None] = {}
         self._incoming: dict[ServerEvent, None] = {}
         self._lock = threading.Lock()
-        self._lost = 0
-        self._hearing: asyncio.Task[None] | None = None
+        self._dropped = 0
+        self._listening: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
-        self._again: asyncio.TimerHandle | None = None
-        self._complained = -_COMPLAINT_SECONDS
+        self._resend_timer: asyncio.TimerHandle | None = None
+        self._warned_at = -_WARNING_SECONDS
 
     def add(self, token: object, listener: Listener) -> None:
         self._listeners[token] = listener
-        if self._hearing is None or self._hearing.done():
-            self._hearing = self._begin(self._hear())
+        if self._listening is None or self._listening.done():
+            self._listening = self._start_task(self._listen())
 
     def remove(self, token: object) -> bool:
         """Remove a listener. Return True if no listeners remain."""
         self._listeners.pop(token, None)
-        if not self._listeners and self._hearing is not None:
-            self._hearing.cancel()
-            self._hearing = None
+        if not self._listeners and self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
         return not self._listeners
 
     def deliver(self, event: ServerEvent) -> None:
@@ -174,7 +174,7 @@ class _Hub:
     def deliver_from_another_loop(self, event: ServerEvent) -> None:
         with self._lock:
             first = not self._incoming
-            _wait_in(self._incoming, event)
+            _enqueue(self._incoming, event)
         if first:
             with suppress(RuntimeError):
                 # An event loop that has ended has no listeners, so ignore its error.
@@ -187,28 +187,28 @@ class _Hub:
             self.deliver(event)
 
     def send(self, event: ServerEvent) -> None:
-        self._lost += _wait_in(self._outgoing, event)
+        self._dropped += _enqueue(self._outgoing, event)
         if self._sending is None or self._sending.done():
-            self._sending = self._begin(self._send())
+            self._sending = self._start_task(self._send())
 
     async def aclose(self) -> None:
-        if self._again is not None:
-            self._again.cancel()
+        if self._resend_timer is not None:
+            self._resend_timer.cancel()
         if self._sending is not None:
             await asyncio.wait([self._sending], timeout=self._timeout)
-        for task in (self._sending, self._hearing):
+        for task in (self._sending, self._listening):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-        self._sending = self._hearing = None
+        self._sending = self._listening = None
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         # Use an empty context: the task must not retain the context variables of the request that starts it.
         return self.loop.create_task(work, context=contextvars.Context())
 
     async def _send(self) -> None:
         """Send the queued events. Each batch holds the events that are queued when it is sent."""
-        pauses = _pauses()
+        pauses = _retry_pauses()
         was_down = False
         while self._outgoing:
             batch = list(self._outgoing)[:_MAX_EVENTS]
@@ -218,39 +218,39 @@ class _Hub:
                 text = _ChangeMessage.of(batch, sender=self._name).model_dump_json()
                 await self._connections.command("PUBLISH", self._channel, text)
             except RedisDown as error:
-                self._complain("changes cannot be sent to other instances for now and stay queued: %s", error)
+                self._warn_rarely("changes cannot be sent to other instances for now and stay queued: %s", error)
                 was_down = True
-                self._put_back(batch)
+                self._requeue(batch)
                 await asyncio.sleep(next(pauses))
             else:
-                pauses = _pauses()
+                pauses = _retry_pauses()
                 if was_down:
                     # Other instances may still pause before they listen again. So repeat the events after the longest
                     # pause.
                     was_down = False
-                    self._send_again_later([*batch, *self._outgoing])
-        if self._lost:
+                    self._resend_later([*batch, *self._outgoing])
+        if self._dropped:
             logger.warning(
-                "%d changes were not sent to other instances: too many changes were queued for Redis", self._lost
+                "%d changes were not sent to other instances: too many changes were queued for Redis", self._dropped
             )
-            self._lost = 0
+            self._dropped = 0
 
-    def _put_back(self, events: Iterable[ServerEvent]) -> None:
+    def _requeue(self, events: Iterable[ServerEvent]) -> None:
         later, self._outgoing = self._outgoing, {}
-        self._lost += sum(_wait_in(self._outgoing, event) for event in [*events, *later])
+        self._dropped += sum(_enqueue(self._outgoing, event) for event in [*events, *later])
 
-    def _send_again_later(self, events: Iterable[ServerEvent]) -> None:
-        def send_again() -> None:
+    def _resend_later(self, events: Iterable[ServerEvent]) -> None:
+        def resend() -> None:
             for event in events:
                 self.send(event)
 
-        if self._again is not None:
-            self._again.cancel()
-        self._again = self.loop.call_later(_MAX_PAUSE_SECONDS + self._timeout, send_again)
+        if self._resend_timer is not None:
+            self._resend_timer.cancel()
+        self._resend_timer = self.loop.call_later(_MAX_PAUSE_SECONDS + self._timeout, resend)
 
-    async def _hear(self) -> None:
+    async def _listen(self) -> None:
         """Deliver events from other instances. After a Redis failure, pause and listen again."""
-        pauses = _pauses()
+        pauses = _retry_pauses()
         while True:
             since = math.inf
             try:
@@ -259,18 +259,18 @@ class _Hub:
                     # Existing listeners may have missed events before this connection.
                     for event in _LISTS.values():
                         self.deliver(event)
-                    await self._hear_from(messages)
+                    await self._deliver_messages(messages)
             except RedisDown as error:
-                self._complain("changes from other instances cannot be received for now: %s", error)
+                self._warn_rarely("changes from other instances cannot be received for now: %s", error)
             except Exception:
                 logger.exception("changes from other instances cannot be received for now")
             if self.loop.time() - since > _MAX_PAUSE_SECONDS:
                 # A shorter connection counts as a failure, because clients fetch all lists again after each new
                 # connection.
-                pauses = _pauses()
+                pauses = _retry_pauses()
             await asyncio.sleep(next(pauses))
 
-    async def _hear_from(self, messages: AsyncIterable[bytes | None]) -> None:
+    async def _deliver_messages(self, messages: AsyncIterable[bytes | None]) -> None:
         """Deliver events from messages until the connection breaks."""
         waiting: dict[ServerEvent, None] = {}
         async for message in messages:
@@ -288,19 +288,19 @@ class _Hub:
         try:
             message = _read_message(data)
         except _UnreadableMessage as error:
-            self._complain("a message on the change channel is ignored: %s", error)
+            self._warn_rarely("a message on the change channel is ignored: %s", error)
             return ()
         # Skip this instance's own events, which were already delivered here.
         return () if message.sender == self._name else message.events()
 
-    def _complain(self, text: str, error: Exception) -> None:
+    def _warn_rarely(self, text: str, error: Exception) -> None:
         now = self.loop.time()
-        if now - self._complained >= _COMPLAINT_SECONDS:
-            self._complained = now
+        if now - self._warned_at >= _WARNING_SECONDS:
+            self._warned_at = now
             logger.warning(text, error)
 
 
-def _pauses() -> Iterator[float]:
+def _retry_pauses() -> Iterator[float]:
     """Yield pauses between attempts. Pauses grow, and are random so that instances do not all retry at once."""
     pause = _FIRST_PAUSE_SECONDS
     while True:
@@ -308,14 +308,14 @@ def _pauses() -> Iterator[float]:
         pause = min(pause * 2, _MAX_PAUSE_SECONDS)
 
 
-def _wait_in(line: dict[ServerEvent, None], event: ServerEvent) -> int:
+def _enqueue(queue: dict[ServerEvent, None], event: ServerEvent) -> int:
     """Queue an event once. Return how many of the oldest events were dropped to make room."""
     # Listeners fetch the whole list again, so only the latest equal event matters.
-    line.pop(event, None)
-    line[event] = None
-    if len(line) <= _MAX_WAITING_EVENTS:
+    queue.pop(event, None)
+    queue[event] = None
+    if len(queue) <= _MAX_WAITING_EVENTS:
         return 0
-    line.pop(next(iter(line)))
+    queue.pop(next(iter(queue)))
     return 1
 
 
@@ -349,7 +349,7 @@ class _ChangeMessage(BaseModel):
         yield from dict.fromkeys(ResourceUpdated(uri=uri) for uri in self.updated)
 
 
-def _fits(event: ServerEvent) -> bool:
+def _fits_in_message(event: ServerEvent) -> bool:
     """Return True if an event fits into a message."""
     if not isinstance(event, ResourceUpdated):
         return True
