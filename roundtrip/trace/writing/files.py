@@ -80,9 +80,9 @@ class LineFile:
         self._fd: int | None = None
         self._is_file = self._rotates = False
         # Bytes written since the last size check, and the bytes allowed before the next check.
-        self._unchecked = self._room = 0
-        self._torn = False
-        self._failing = False
+        self._unchecked_bytes = self._bytes_to_check = 0
+        self._is_torn = False
+        self._is_failing = False
         self._checked_at = -math.inf
         self._lock = threading.Lock()
 
@@ -94,14 +94,14 @@ class LineFile:
             now = SYSTEM.monotonic()
             try:
                 if now - self._checked_at > _IDLE_SECONDS:
-                    self._leave_deleted()
+                    self._close_if_deleted()
                     self._checked_at = now
                 self._write_all(lines)
             except (OSError, ValueError) as error:
-                self._give_up(error)
+                self._log_failure(error)
             else:
-                if self._failing:
-                    self._failing = False
+                if self._is_failing:
+                    self._is_failing = False
                     logger.warning("the transcript %s can be written again, but lines are missing", self.path)
 
     def open(self) -> None:
@@ -140,13 +140,13 @@ class LineFile:
         for number, line in enumerate(lines):
             # Write several lines at once only to a regular file that has room for them: a pipe accepts only one short
             # line as a whole, and only a single line may exceed the free room.
-            if self._is_file and (not self._rotates or self._unchecked + left <= self._room):
+            if self._is_file and (not self._rotates or self._unchecked_bytes + left <= self._bytes_to_check):
                 self._write(b"".join(lines[number:]))
                 return
             self._write(line)
             left -= len(line)
 
-    def _leave_deleted(self) -> None:
+    def _close_if_deleted(self) -> None:
         """Close the file if it was deleted, so that the next line goes to a new file."""
         if self._fd is not None and self._is_file and not os.fstat(self._fd).st_nlink:
             self._close()
@@ -154,41 +154,41 @@ class LineFile:
     def _write(self, line: bytes) -> None:
         fd = self._fd if self._fd is not None else self._open()
         if self._rotates:
-            self._unchecked += len(line)
-            if self._unchecked > self._room:
+            self._unchecked_bytes += len(line)
+            if self._unchecked_bytes > self._bytes_to_check:
                 fd = self._check_size(fd, len(line))
-        if self._torn:
+        if self._is_torn:
             line = b"\n" + line
         written = os.write(fd, line)
         # Begin the next line with a newline, so that only the truncated line is lost.
-        self._torn = written < len(line)
-        if self._torn:
+        self._is_torn = written < len(line)
+        if self._is_torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _open(self) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fd = self._fd = os.open(self.path, _OPEN_FLAGS, _FILE_MODE)
-        about = os.fstat(fd)
-        is_file = self._is_file = stat.S_ISREG(about.st_mode)
+        file_stat = os.fstat(fd)
+        is_file = self._is_file = stat.S_ISREG(file_stat.st_mode)
         self._rotates = self._max_bytes > 0 and is_file
-        if is_file and about.st_size and not self._torn:
+        if is_file and file_stat.st_size and not self._is_torn:
             # A killed process may have left a partial line.
             with self.path.open("rb") as written:
                 written.seek(-1, os.SEEK_END)
-                self._torn = written.read(1) != b"\n"
+                self._is_torn = written.read(1) != b"\n"
         return fd
 
     def _check_size(self, fd: int, length: int) -> int:
         """Rotate the file if it is full. A check costs more than a write, so checks are rare."""
         left = self._max_bytes - os.fstat(fd).st_size - length
         if left < 0:
-            fd = self._move_on(fd)
+            fd = self._switch_file(fd)
             left = self._max_bytes - os.fstat(fd).st_size
-        self._unchecked = 0
-        self._room = max(0, left) // _CHECKS_PER_ROOM
+        self._unchecked_bytes = 0
+        self._bytes_to_check = max(0, left) // _CHECKS_PER_ROOM
         return fd
 
-    def _move_on(self, fd: int) -> int:
+    def _switch_file(self, fd: int) -> int:
         """Rotate the file unless another process has rotated it. Then open the file that now has the name."""
         if not os.fstat(fd).st_size:
             # A line that exceeds the size limit gets a separate file.
@@ -196,14 +196,14 @@ class LineFile:
         if fcntl is not None:
             fcntl.flock(fd, fcntl.LOCK_EX)
         try:
-            if self._has_the_name(fd):
+            if self._is_current(fd):
                 self._rotate()
         finally:
             # Closing the file releases the lock.
             self._close()
         return self._open()
 
-    def _has_the_name(self, fd: int) -> bool:
+    def _is_current(self, fd: int) -> bool:
         try:
             named = os.stat(self.path)
         except FileNotFoundError:
@@ -224,13 +224,13 @@ class LineFile:
             fd, self._fd = self._fd, None
             os.close(fd)
 
-    def _give_up(self, error: OSError | ValueError) -> None:
+    def _log_failure(self, error: OSError | ValueError) -> None:
         try:
             self._close()
         except OSError:
             self._fd = None
-        if not self._failing:
-            self._failing = True
+        if not self._is_failing:
+            self._is_failing = True
             logger.warning(
                 "cannot write the transcript %s: %s; calls continue, and this is not logged again until writing works",
                 self.path,

@@ -31,21 +31,21 @@ class OperatorLogUnwritable(RoundtripError):
     """The operator log cannot be written. The message says why, and whether the action was performed."""
 
 
-def operator_log_path(given: str | None, transcripts: Sequence[str], environment: Mapping[str, str]) -> Path | None:
+def operator_log_path(option: str | None, transcripts: Sequence[str], environment: Mapping[str, str]) -> Path | None:
     """Return the path of the operator log, or None if no option, variable or transcript determines it.
 
     Args:
-        given: The path that the user passed as an option.
+        option: The path that the user passed as an option.
         transcripts: The files and directories that the user named.
         environment: The environment variables.
     """
-    if place := given or environment.get(OPERATOR_LOG_VARIABLE):
-        return Path(place)
-    beside = transcripts[0] if transcripts else environment.get(TRACE_VARIABLE)
-    if not beside:
+    if location := option or environment.get(OPERATOR_LOG_VARIABLE):
+        return Path(location)
+    neighbor = transcripts[0] if transcripts else environment.get(TRACE_VARIABLE)
+    if not neighbor:
         return None
-    path = Path(beside)
-    is_folder = beside.endswith(("/", os.sep)) or path.is_dir()
+    path = Path(neighbor)
+    is_folder = neighbor.endswith(("/", os.sep)) or path.is_dir()
     return (path if is_folder else path.parent) / _NAME
 
 
@@ -76,7 +76,7 @@ class OperatorLog:
     def __init__(self, path: Path | None, *, program: OperatorProgram, by: str, system: System = SYSTEM) -> None:
         self.path = path
         self._program = program
-        self._by = _plain(by)[:_MAX_NAME_CHARS]
+        self._by = _replace_surrogates(by)[:_MAX_NAME_CHARS]
         self._system = system
 
     @contextmanager
@@ -92,14 +92,14 @@ class OperatorLog:
         if self.path is None:
             yield lambda outcome, why: None
             return
-        head = {"instance": self._program, "call": _plain(call)[:_MAX_NAME_CHARS]}
-        head |= {} if tool is None else {"tool": _plain(tool)}
+        head = {"instance": self._program, "call": _replace_surrogates(call)[:_MAX_NAME_CHARS]}
+        head |= {} if tool is None else {"tool": _replace_surrogates(tool)}
         # Never rotate: a log of operator actions must not lose its oldest lines.
         file = LineFile(self.path, max_bytes=0, keep=0)
 
         def write(outcome: Literal["done", "rejected"], why: str) -> None:
             line = {"v": FORMAT, "event": "acted", "at": round(self._system.time(), 6), **head}
-            line |= {"action": action, "by": self._by, "outcome": outcome, "why": _plain(why)}
+            line |= {"action": action, "by": self._by, "outcome": outcome, "why": _replace_surrogates(why)}
             text = json.dumps(line, separators=(",", ":"))
             with self._writable(f"the action was {outcome} anyway, but its line is missing"):
                 file.write(text.encode("ascii") + b"\n")
@@ -124,6 +124,6 @@ class OperatorLog:
             ) from error
 
 
-def _plain(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which JSON readers reject."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

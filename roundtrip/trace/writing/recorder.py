@@ -83,7 +83,7 @@ class Recorder(Unfailing):
         if max_bytes < 0 or keep < 0:
             raise ValueError(f"max_bytes and keep must be at least 0, got max_bytes={max_bytes} and keep={keep}")
         self._revealed = read_reveal(reveal)
-        self._given = Path(path)
+        self._path = Path(path)
         # `isdir` returns False for an invalid path. The first write to it then logs a warning.
         self._is_folder = os.fspath(path).endswith(("/", os.sep)) or os.path.isdir(path)
         self._sizes = {"max_bytes": max_bytes, "keep": keep}
@@ -94,7 +94,7 @@ class Recorder(Unfailing):
         self._redaction = Redaction(system.entropy(_DIGEST_KEY_BYTES), self._revealed)
         self._subjects: dict[tuple[ServedFunction, Era, str | None], str] = {}
         self._servings = itertools.count(1)
-        self._file = self._start()
+        self._file = self._start_file()
 
     @property
     def path(self) -> Path:
@@ -117,7 +117,9 @@ class Recorder(Unfailing):
         if subject is None:
             subject = self._subjects[name] = subject_members(*name)
         head = self._head()
-        return RecordedServing(beginning, head, subject, self._redaction, queue=self._queue, system=self._system).keep
+        return RecordedServing(
+            beginning, head, subject, self._redaction, queue=self._queue_serving, system=self._system
+        ).keep
 
     def reject(self, rejection: TokenRejection) -> None:
         """Write a line for a rejected token."""
@@ -128,73 +130,73 @@ class Recorder(Unfailing):
         line |= {"tool": rejection.tool, "protocol": rejection.protocol, "token_bytes": rejection.token_bytes}
         if rejection.principal is not None:
             line["principal"] = self._redaction.fingerprint(rejection.principal)
-        self._add("rejected", self._head(), line)
+        self._queue_line("rejected", self._head(), line)
 
     def stop(self, stopped: StoppedCall) -> None:
         """Write a line for a stored call that ended."""
         self._begin_after_fork()
         line = {"call": stopped.call_id, "tool": stopped.tool, "how": stopped.how, "joined": stopped.joined}
-        self._add("stopped", f'"instance":{self._name}', line)
+        self._queue_line("stopped", f'"instance":{self._name}', line)
 
     def flush(self) -> None:
         """Write all pending lines now. Thread-safe."""
         # A forked child must not write its parent's lines.
         if self._forks == _forks:
-            self._write_kept()
+            self._write_pending()
 
-    def _add(self, event: str, head: str, line: dict[str, Any]) -> None:
+    def _queue_line(self, event: str, head: str, line: dict[str, Any]) -> None:
         """Queue a line that belongs to no serving. Members that are None are left out."""
         members = dumps({name: value for name, value in line.items() if value is not None})
-        self._kept.append(f'{{"v":1,"event":"{event}","at":{self._system.time():.6f},{head},{members[1:]}')
-        self._write_soon()
+        self._pending.append(f'{{"v":1,"event":"{event}","at":{self._system.time():.6f},{head},{members[1:]}')
+        self._schedule_write()
 
     def _begin_after_fork(self) -> None:
         """Start over in a forked child, which counts its servings separately and may write to a different file."""
         if self._forks != _forks:
-            self._file = self._start()
+            self._file = self._start_file()
 
     def _head(self) -> str:
         self._begin_after_fork()
         return f'"instance":{self._name},"serving":{next(self._servings)}'
 
-    def _start(self) -> LineFile:
+    def _start_file(self) -> LineFile:
         self._forks = _forks
         self._servings = itertools.count(1)
-        self._kept: deque[str | RecordedServing] = deque()
+        self._pending: deque[str | RecordedServing] = deque()
         self._writing = threading.Lock()
         self._written = 0.0
-        self._soon: asyncio.AbstractEventLoop | None = None
+        self._scheduled_loop: asyncio.AbstractEventLoop | None = None
         suffix = f"#{self._number}" if self._number > 1 else ""
         own = f"{socket.gethostname()}:{os.getpid()}{suffix}"
         instance = self._instance if self._instance is not None else own
         self._name = dumps(instance)
-        path = self._given / f"{re.sub(r'[^A-Za-z0-9._-]', '-', instance)}.jsonl" if self._is_folder else self._given
+        path = self._path / f"{re.sub(r'[^A-Za-z0-9._-]', '-', instance)}.jsonl" if self._is_folder else self._path
         return LineFile(path, **self._sizes)
 
-    def _queue(self, serving: RecordedServing) -> None:
+    def _queue_serving(self, serving: RecordedServing) -> None:
         serving.is_queued = True
-        self._kept.append(serving)
+        self._pending.append(serving)
         if serving.is_direct:
             # A direct call has no response to wait for, and its caller may read the file next.
-            self._write_kept()
+            self._write_pending()
         else:
-            self._write_soon()
+            self._schedule_write()
 
-    def _write_soon(self) -> None:
+    def _schedule_write(self) -> None:
         """Schedule a write for the event loop's next turn, or slightly later if the recorder has just written."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._write_kept()
+            self._write_pending()
             return
-        if self._soon is not loop:
-            self._soon = loop
+        if self._scheduled_loop is not loop:
+            self._scheduled_loop = loop
             UNWRITTEN.add(self.flush)
             # Use an empty context, because the loop keeps a timer's context until the timer fires.
             delay = max(0.0, self._written + _PAUSE_SECONDS - self._system.monotonic())
-            loop.call_later(delay, self._write_kept, context=Context())
+            loop.call_later(delay, self._write_pending, context=Context())
 
-    def _write_kept(self) -> None:
+    def _write_pending(self) -> None:
         lines: list[bytes] = []
 
         def add(text: str) -> None:
@@ -203,15 +205,15 @@ class Recorder(Unfailing):
             lines.append(text.encode() + b"\n")
 
         with self._writing:
-            self._soon = None
+            self._scheduled_loop = None
             UNWRITTEN.discard(self.flush)
-            while self._kept:
-                kept = self._kept.popleft()
-                if isinstance(kept, str):
-                    add(kept)
+            while self._pending:
+                item = self._pending.popleft()
+                if isinstance(item, str):
+                    add(item)
                 else:
-                    kept.is_queued = False
-                    kept.write(add)
+                    item.is_queued = False
+                    item.write(add)
             self._file.append(lines)
             self._written = self._system.monotonic()
 

@@ -20,12 +20,12 @@ from roundtrip.questions.wire import FormQuestion, UrlQuestion
 from roundtrip.system import System
 from roundtrip.trace.writing import writer
 from roundtrip.trace.writing.redaction import Redaction, Taken
-from roundtrip.trace.writing.writer import array, quoted, shown_question
+from roundtrip.trace.writing.writer import array, quoted, render_question
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, HandedFact, Raised, Returned, Wrote
 
 logger = logging.getLogger("roundtrip")
 
-_TALK: Final = frozenset((Event.ASK, Event.RESUME))
+_CONVERSATION_EVENTS: Final = frozenset((Event.ASK, Event.RESUME))
 """Events that wait for a user, in a conversation over an open connection."""
 _END_STATES: Final = {state: state.value if state in CALL_MACHINE.final else State.FAILED.value for state in State}
 """The recorded state of an ended call, by its last machine state."""
@@ -70,17 +70,17 @@ class RecordedServing:
         self._head = f'{head},"call":{quoted(beginning.call_id)},"leg":{beginning.leg},"round":'
         self._redaction = redaction
         self._queue = queue
-        self._unbegun: tuple[str, Taken] | None = subject, redaction.take("arguments", beginning.arguments)
+        self._first_line: tuple[str, Taken] | None = subject, redaction.take("arguments", beginning.arguments)
         self._monotonic = system.monotonic
         self._began_at = system.time()
         self._started = self._monotonic()
         self._facts: list[tuple[float, type, Any]] = []
         self._round = beginning.round
         self._state = State.RECEIVED if beginning.journal is None else State.AWAITING_INPUT
-        self._gathered: dict[str, list[str]] = {}
-        self._counted: dict[str, int | str] = {}
-        self._ended: dict[str, str] = {}
-        self._running: dict[str, float] = {}
+        self._lists: dict[str, list[str]] = {}
+        self._scalars: dict[str, int | str] = {}
+        self._end_members: dict[str, str] = {}
+        self._run_starts: dict[str, float] = {}
         queue(self)
 
     @property
@@ -99,36 +99,36 @@ class RecordedServing:
         try:
             if isinstance(fact, Transition):
                 # Write before and after the user's answer, because a user may take a long time.
-                is_end = self._is_live and fact.event in _TALK
+                is_end = self._is_live and fact.event in _CONVERSATION_EVENTS
                 if fact.event is Event.ASK:
                     fact = self._read_questions(fact)
-            elif kind in self._READS:
-                fact = self._READS[kind](self, fact)
+            elif kind in self._CAPTURES:
+                fact = self._CAPTURES[kind](self, fact)
             self._facts.append((self._monotonic(), kind, fact))
             if is_end and not self.is_queued:
                 self._queue(self)
         except Exception:  # noqa: BLE001 - in the log
-            _log_lack(kind)
+            _log_unrecorded(kind)
 
     def write(self, write: Callable[[str], None]) -> None:
         """Pass the lines for all facts so far to `write`."""
-        if self._unbegun is not None:
-            (subject, arguments), self._unbegun = self._unbegun, None
+        if self._first_line is not None:
+            (subject, arguments), self._first_line = self._first_line, None
             try:
                 write(self._began_line(subject, arguments))
             except Exception:  # noqa: BLE001 - in the log
-                _log_lack(Beginning)
+                _log_unrecorded(Beginning)
         # Copy the list, because another thread may add a fact at the same time.
         facts = self._facts[:]
         del self._facts[: len(facts)]
         for at, kind, fact in facts:
             try:
-                take = self._TAKES.get(kind)
+                take = self._HANDLERS.get(kind)
                 line = take(self, fact, (at - self._started) * 1000) if take is not None else None
                 if line is not None:
                     write(line)
             except Exception:  # noqa: BLE001 - in the log
-                _log_lack(kind)
+                _log_unrecorded(kind)
 
     # Capture values when their facts arrive.
 
@@ -139,10 +139,10 @@ class RecordedServing:
             # model.
             if all(isinstance(one.question, FormQuestion | UrlQuestion) for one in detail["questions"]):
                 return transition
-            questions = [shown_question(self._redaction, waiting) for waiting in detail["questions"]]
+            questions = [render_question(self._redaction, waiting) for waiting in detail["questions"]]
         else:
             requests = detail.get("requests", {}).items()
-            questions = [writer.shown_new_request(self._redaction, key, request) for key, request in requests]
+            questions = [writer.render_new_request(self._redaction, key, request) for key, request in requests]
         return transition._replace(detail={**detail, "questions": questions})
 
     def _read_value(self, fact: StepEnded | Fixed) -> StepEnded | Fixed:
@@ -170,7 +170,7 @@ class RecordedServing:
         # Keep only the text: the error's traceback refers to the whole leg and to this watch.
         return type(fact.error).__name__, self._redaction.take("errors", str(fact.error))
 
-    _READS: ClassVar[Mapping[type, Callable[[Any, Any], object]]] = {
+    _CAPTURES: ClassVar[Mapping[type, Callable[[Any, Any], object]]] = {
         StepEnded: _read_value,
         AnswerRead: _read_answer,
         ApprovalRead: _read_approval,
@@ -182,9 +182,9 @@ class RecordedServing:
 
     # Turn kept facts into lines. `ms` is the time since the serving began.
 
-    def _moved(self, transition: Transition, ms: float) -> str | None:
+    def _on_transition(self, transition: Transition, ms: float) -> str | None:
         _, _, _, event, self._state, self._round, detail = transition
-        self._gather("moves", f"{_MOVES[event, self._state]}{ms:.3f}]")
+        self._append("moves", f"{_MOVES[event, self._state]}{ms:.3f}]")
         if event is Event.ASK:
             self._asked = transition, ms
             # An author's own questions, and questions that are not sent to the client, end the leg. Their line is
@@ -197,88 +197,88 @@ class RecordedServing:
             return self._line("answered", f'"keys":{keys},"waited":{max(0.0, ms - asked_ms):.3f}', ms)
         return None
 
-    def _run_began(self, fact: facts.NodeBegan | facts.StepBegan, ms: float) -> None:
-        self._running[fact.key] = ms
+    def _on_run_began(self, fact: facts.NodeBegan | facts.StepBegan, ms: float) -> None:
+        self._run_starts[fact.key] = ms
 
-    def _node_ended(self, fact: facts.NodeEnded, ms: float) -> None:
-        self._gather("nodes", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key, ms)}}}')
+    def _on_node_ended(self, fact: facts.NodeEnded, ms: float) -> None:
+        self._append("nodes", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key, ms)}}}')
 
-    def _body_began(self, fact: facts.BodyBegan, ms: float) -> None:
+    def _on_body_began(self, fact: facts.BodyBegan, ms: float) -> None:
         self._count("bodies", 1)
         if fact.uncovered:
-            self._counted["uncovered"] = "true"
+            self._scalars["uncovered"] = "true"
 
-    def _step_ended(self, fact: StepEnded, ms: float) -> None:
+    def _on_step_ended(self, fact: StepEnded, ms: float) -> None:
         value = "" if fact.how == "failed" else f',"value":{self._redaction.show(fact.value)}'
-        self._gather("steps", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key, ms)}{value}}}')
+        self._append("steps", f'{{"key":{quoted(fact.key)},"how":"{fact.how}",{self._span(fact.key, ms)}{value}}}')
 
-    def _answer_read(self, fact: AnswerRead, ms: float) -> None:
+    def _on_answer_read(self, fact: AnswerRead, ms: float) -> None:
         action = "null" if fact.action is None else f'"{fact.action}"'
         data = "" if fact.data is None else f',"data":{self._redaction.show(fact.data)}'
-        self._gather_once("answers", f'{{"key":{self._name(fact.key)},"action":{action},"how":"{fact.how}"{data}}}')
+        self._append_once("answers", f'{{"key":{self._name(fact.key)},"action":{action},"how":"{fact.how}"{data}}}')
 
-    def _approval_read(self, read: tuple[ApprovalRead, Taken], ms: float) -> None:
+    def _on_approval_read(self, read: tuple[ApprovalRead, Taken], ms: float) -> None:
         (key, by, decision), taken = read
         members = f'"key":{self._name(key)},"by":{quoted(by)},"outcome":"{decision.outcome}"'
         at = decision.when.timestamp()
-        self._gather_once("decisions", f'{{{members},"at":{at:.3f},"data":{self._redaction.show(taken)}}}')
+        self._append_once("decisions", f'{{{members},"at":{at:.3f},"data":{self._redaction.show(taken)}}}')
 
-    def _fixed(self, fact: Fixed, ms: float) -> None:
+    def _on_fixed(self, fact: Fixed, ms: float) -> None:
         # In the retry era, the line about the token that carries the value also records the value.
         if self._is_live:
             key = quoted(writer.computed_name(fact.key, self._redaction.name))
-            self._gather("fixed", f'{{"key":{key},"value":{self._redaction.show(fact.value)}}}')
+            self._append("fixed", f'{{"key":{key},"value":{self._redaction.show(fact.value)}}}')
 
-    def _answer_reused(self, fact: facts.AnswerReused, ms: float) -> None:
-        self._gather_once("reused", self._name(fact.key))
+    def _on_answer_reused(self, fact: facts.AnswerReused, ms: float) -> None:
+        self._append_once("reused", self._name(fact.key))
 
-    def _answers_ignored(self, fact: facts.AnswersIgnored, ms: float) -> None:
+    def _on_answers_ignored(self, fact: facts.AnswersIgnored, ms: float) -> None:
         self._count("ignored", fact.number)
 
-    def _wrote(self, read: tuple[Journal, str], ms: float) -> None:
+    def _on_wrote(self, read: tuple[Journal, str], ms: float) -> None:
         self._journal = read
 
-    def _returned(self, read: tuple[Taken, bool], ms: float) -> None:
+    def _on_returned(self, read: tuple[Taken, bool], ms: float) -> None:
         taken, is_error = read
-        self._ended["result"] = self._redaction.show(taken)
+        self._end_members["result"] = self._redaction.show(taken)
         if is_error:
-            self._ended["is_error"] = "true"
+            self._end_members["is_error"] = "true"
 
-    def _raised(self, read: tuple[str, Taken], ms: float) -> None:
-        self._ended["error"] = f'{{"type":{quoted(read[0])},"text":{self._redaction.show(read[1])}}}'
+    def _on_raised(self, read: tuple[str, Taken], ms: float) -> None:
+        self._end_members["error"] = f'{{"type":{quoted(read[0])},"text":{self._redaction.show(read[1])}}}'
 
-    def _declined(self, fact: DeclinedFact, ms: float) -> None:
-        self._ended["decline"] = quoted(self._redaction.names_in(fact.reason))
+    def _on_declined(self, fact: DeclinedFact, ms: float) -> None:
+        self._end_members["decline"] = quoted(self._redaction.names_in(fact.reason))
 
-    def _handed(self, fact: HandedFact, ms: float) -> None:
+    def _on_handed(self, fact: HandedFact, ms: float) -> None:
         self._is_handed = True
 
-    def _closed(self, fact: Closed, ms: float) -> str:
+    def _on_closed(self, fact: Closed, ms: float) -> str:
         if self._is_handed:
             return self._line("handed", '"to":"task"', ms)
         if self._asked is not None and self._state is State.AWAITING_INPUT:
             return self._asked_line(fact.token_bytes, ms)
-        members = {"state": f'"{_END_STATES[self._state]}"', **self._ended}
+        members = {"state": f'"{_END_STATES[self._state]}"', **self._end_members}
         return self._line("ended", ",".join([f'"{name}":{value}' for name, value in members.items()]), ms)
 
-    _TAKES: ClassVar[Mapping[type, Callable[[Any, Any, float], str | None]]] = {
-        Transition: _moved,
-        facts.NodeBegan: _run_began,
-        facts.NodeEnded: _node_ended,
-        facts.BodyBegan: _body_began,
-        facts.StepBegan: _run_began,
-        StepEnded: _step_ended,
-        AnswerRead: _answer_read,
-        facts.AnswerReused: _answer_reused,
-        facts.AnswersIgnored: _answers_ignored,
-        ApprovalRead: _approval_read,
-        Fixed: _fixed,
-        Wrote: _wrote,
-        Returned: _returned,
-        Raised: _raised,
-        DeclinedFact: _declined,
-        HandedFact: _handed,
-        Closed: _closed,
+    _HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any, float], str | None]]] = {
+        Transition: _on_transition,
+        facts.NodeBegan: _on_run_began,
+        facts.NodeEnded: _on_node_ended,
+        facts.BodyBegan: _on_body_began,
+        facts.StepBegan: _on_run_began,
+        StepEnded: _on_step_ended,
+        AnswerRead: _on_answer_read,
+        facts.AnswerReused: _on_answer_reused,
+        facts.AnswersIgnored: _on_answers_ignored,
+        ApprovalRead: _on_approval_read,
+        Fixed: _on_fixed,
+        Wrote: _on_wrote,
+        Returned: _on_returned,
+        Raised: _on_raised,
+        DeclinedFact: _on_declined,
+        HandedFact: _on_handed,
+        Closed: _on_closed,
     }
 
     def _began_line(self, subject: str, arguments: Taken) -> str:
@@ -304,12 +304,12 @@ class RecordedServing:
         detail = asked.detail
         by = "author" if "authored" in detail else "body" if asked.source is State.EXECUTING else "resolvers"
         redaction = self._redaction
-        questions = [one if isinstance(one, str) else shown_question(redaction, one) for one in detail["questions"]]
+        questions = [one if isinstance(one, str) else render_question(redaction, one) for one in detail["questions"]]
         line = f'"by":"{by}","questions":{array(questions)}'
         if "waits" in detail:
-            line += f',"waits":{array([writer.shown_wait(redaction, wait) for wait in detail["waits"]])}'
+            line += f',"waits":{array([writer.render_wait(redaction, wait) for wait in detail["waits"]])}'
         if "external" in detail:
-            line += f',"approvals":{array([writer.asked_approval(redaction, one) for one in detail["external"]])}'
+            line += f',"approvals":{array([writer.render_approval(redaction, one) for one in detail["external"]])}'
         if "channel" in detail:
             line += f',"rung":"{detail["channel"]}"'
         if self._journal is not None:
@@ -323,31 +323,31 @@ class RecordedServing:
         return self._line("asked", line, ms)
 
     def _line(self, event: str, line: str, ms: float) -> str:
-        happened = [f'"{part}":{array(items)},' for part, items in self._gathered.items()]
-        happened += [f'"{name}":{value},' for name, value in self._counted.items() if value]
-        self._gathered, self._counted = {}, {}
+        line_members = [f'"{part}":{array(items)},' for part, items in self._lists.items()]
+        line_members += [f'"{name}":{value},' for name, value in self._scalars.items() if value]
+        self._lists, self._scalars = {}, {}
         return (
             f'{{"v":1,"event":"{event}","at":{self._began_at + ms / 1000:.6f},{self._head}{self._round},'
-            f'"ms":{ms:.3f},{"".join(happened)}{line}}}'
+            f'"ms":{ms:.3f},{"".join(line_members)}{line}}}'
         )
 
     def _name(self, key: str) -> str:
         return quoted(self._redaction.name(key))
 
-    def _gather(self, part: str, item: str) -> None:
-        self._gathered.setdefault(part, []).append(item)
+    def _append(self, part: str, item: str) -> None:
+        self._lists.setdefault(part, []).append(item)
 
     def _count(self, name: str, number: int) -> None:
-        self._counted[name] = int(self._counted.get(name, 0)) + number
+        self._scalars[name] = int(self._scalars.get(name, 0)) + number
 
-    def _gather_once(self, part: str, item: str) -> None:
-        if item not in self._gathered.get(part, ()):
-            self._gather(part, item)
+    def _append_once(self, part: str, item: str) -> None:
+        if item not in self._lists.get(part, ()):
+            self._append(part, item)
 
     def _span(self, key: str, ms: float) -> str:
-        start = self._running.pop(key, ms)
+        start = self._run_starts.pop(key, ms)
         return f'"start":{start:.3f},"ms":{ms - start:.3f}'
 
 
-def _log_lack(kind: type) -> None:
+def _log_unrecorded(kind: type) -> None:
     logger.exception("the transcript cannot record a fact of type %s; the call is not affected", kind.__name__)

@@ -93,10 +93,10 @@ class Telemetry:
     def begin(self, beginning: Beginning) -> Watch:
         """Return a watch that reports one request as a span."""
         method, tool, _, build, _ = beginning.subject
-        called = _attributes(call=beginning.call_id, leg=beginning.leg, tool=tool, method=method, build=build)
-        came = _attributes(era=beginning.era, protocol=beginning.protocol, received=beginning.token_bytes)
-        joined = _attributes(within=beginning.within, takes_over=beginning.takes_over or None)
-        attributes, links = called | came | joined, _links(beginning.journal)
+        call_attributes = _attributes(call=beginning.call_id, leg=beginning.leg, tool=tool, method=method, build=build)
+        request_attributes = _attributes(era=beginning.era, protocol=beginning.protocol, received=beginning.token_bytes)
+        other_attributes = _attributes(within=beginning.within, takes_over=beginning.takes_over or None)
+        attributes, links = call_attributes | request_attributes | other_attributes, _links(beginning.journal)
         span = self._tracer.start_span(f"roundtrip.leg {beginning.tool}", attributes=attributes, links=links)
         watch = _LegWatch(beginning, self._meters, span if span.is_recording() else None, self._system)
         return tracing.LinkedWatch(watch, _traceparent(span)) if span.is_recording() else watch
@@ -105,12 +105,12 @@ class Telemetry:
         """Report a rejected token as a span, and count it."""
         reason, method, tool, protocol, _, journal, size = rejection
         counted = _attributes(tool=tool, reason=reason.value)
-        came = _attributes(method=method, protocol=protocol, received=size)
+        request_attributes = _attributes(method=method, protocol=protocol, received=size)
         ended = _attributes(state=State.REJECTED.value, error=reason.value)
         if journal is not None:
             ended |= _attributes(call=journal.call_id, leg=journal.leg + 1, round=journal.round)
         name = "roundtrip.rejected" if tool is None else f"roundtrip.rejected {tool}"
-        span = self._tracer.start_span(name, attributes=counted | came | ended, links=_links(journal))
+        span = self._tracer.start_span(name, attributes=counted | request_attributes | ended, links=_links(journal))
         span.set_status(StatusCode.ERROR)
         span.end()
         self._meters.rejections.add(1, counted)
@@ -166,19 +166,19 @@ class _LegWatch:
 
     def __call__(self, fact: object) -> None:
         """Process one fact."""
-        take = self._TAKES.get(type(fact))
+        take = self._HANDLERS.get(type(fact))
         if take is not None:
             take(self, fact)
 
-    def _moved(self, transition: Transition) -> None:
+    def _on_transition(self, transition: Transition) -> None:
         self._state = transition.target
         self._round = transition.round
         if transition.event is Event.ASK:
-            self._ask(transition)
+            self._on_asked(transition)
         elif transition.event is Event.RESUME:
-            self._resume(transition)
+            self._on_resumed(transition)
 
-    def _ask(self, transition: Transition) -> None:
+    def _on_asked(self, transition: Transition) -> None:
         self._pending = [_public_name(key) for key in transition.detail.get("keys", ())]
         self._sent_at = self._system.monotonic()
         if "authored" in transition.detail:
@@ -195,7 +195,7 @@ class _LegWatch:
                 shown = _attributes(key=key, reason=reason.value, round=transition.round, attempt=attempt)
                 self._span.add_event("roundtrip.asked", shown)
 
-    def _resume(self, transition: Transition) -> None:
+    def _on_resumed(self, transition: Transition) -> None:
         self._pending = ()
         keys = transition.detail.get("keys")
         if self._sent_at is not None and not keys:
@@ -215,24 +215,24 @@ class _LegWatch:
         # The clock of the instance that wrote the journal may be ahead.
         return max(0.0, self._system.time() - journal.written) if journal is not None else None
 
-    def _body_began(self, fact: BodyBegan) -> None:
+    def _on_body_began(self, fact: BodyBegan) -> None:
         self._bodies += 1
 
-    def _wrote(self, fact: Wrote | DeclinedFact) -> None:
+    def _on_wrote(self, fact: Wrote | DeclinedFact) -> None:
         self._detach()
 
-    def _returned(self, fact: Returned) -> None:
+    def _on_returned(self, fact: Returned) -> None:
         self._detach()
         if isinstance(fact.value, CallToolResult) and fact.value.is_error:
             self._error = TOOL_ERROR
 
-    def _raised(self, fact: Raised) -> None:
+    def _on_raised(self, fact: Raised) -> None:
         self._detach()
         self._error = type(fact.error).__name__
         if self._state not in CALL_MACHINE.final:
             self._state = State.FAILED
 
-    def _closed(self, fact: Closed) -> None:
+    def _on_closed(self, fact: Closed) -> None:
         self._detach()
         tool = self._beginning.tool
         if fact.token_bytes is not None:
@@ -255,14 +255,14 @@ class _LegWatch:
             otel_context.detach(self._attached)
             self._attached = None
 
-    _TAKES: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
-        Transition: _moved,
-        BodyBegan: _body_began,
-        Wrote: _wrote,
-        DeclinedFact: _wrote,
-        Returned: _returned,
-        Raised: _raised,
-        Closed: _closed,
+    _HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        Transition: _on_transition,
+        BodyBegan: _on_body_began,
+        Wrote: _on_wrote,
+        DeclinedFact: _on_wrote,
+        Returned: _on_returned,
+        Raised: _on_raised,
+        Closed: _on_closed,
     }
 
 

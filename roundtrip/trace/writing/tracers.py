@@ -116,19 +116,19 @@ def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | Non
     if trace is False or (trace is None and not path):
         return Tracers(())
     given = cast("Sequence[Any]", trace) if isinstance(trace, list | tuple) else () if trace is None else (trace,)
-    of_path = partial(recorder.Recorder, reveal=_revealed(environment.get(REVEAL_VARIABLE, "")))
-    tracers = [_tracer(one, of_path=of_path) for one in given]
+    record_to_path = partial(recorder.Recorder, reveal=_reveal_names(environment.get(REVEAL_VARIABLE, "")))
+    tracers = [_build_tracer(one, record_to_path=record_to_path) for one in given]
     if path and not any(isinstance(tracer, recorder.Recorder) for tracer in tracers):
-        tracers.append(of_path(path))
+        tracers.append(record_to_path(path))
     for tracer in tracers:
         if isinstance(tracer, recorder.Recorder) and key is not None:
             tracer.use_key(key)
     return Tracers(tracers)
 
 
-def _tracer(given: Any, *, of_path: Callable[[str | os.PathLike[str]], tracing.Tracer]) -> tracing.Tracer:
+def _build_tracer(given: Any, *, record_to_path: Callable[[str | os.PathLike[str]], tracing.Tracer]) -> tracing.Tracer:
     if isinstance(given, str | os.PathLike):
-        return of_path(cast("str | os.PathLike[str]", given))
+        return record_to_path(cast("str | os.PathLike[str]", given))
     if isinstance(given, tracing.Tracer):
         return given
     if callable(given):
@@ -138,7 +138,7 @@ def _tracer(given: Any, *, of_path: Callable[[str | os.PathLike[str]], tracing.T
     )
 
 
-def _revealed(text: str) -> Any:
+def _reveal_names(text: str) -> Any:
     names = [name.strip() for name in text.split(",") if name.strip()]
     try:
         redaction.read_reveal(names)  # type: ignore[arg-type]

@@ -20,21 +20,21 @@ from roundtrip.trace.writing.redaction import Redaction
 from roundtrip.tracing import Era, ServedFunction
 
 
-def asked_approval(redaction: Redaction, waiting: PendingQuestion) -> str:
+def render_approval(redaction: Redaction, waiting: PendingQuestion) -> str:
     """Return the JSON object for an approval that a call waits for."""
     question = cast("ExternalQuestion", waiting.question)
     message = redaction.render("questions", question.text)
     return f'{{"key":{quoted(redaction.name(waiting.key))},"by":{quoted(question.by)},"message":{message}}}'
 
 
-def shown_wait(redaction: Redaction, wait: Wait) -> str:
+def render_wait(redaction: Redaction, wait: Wait) -> str:
     """Return the JSON object for a time or signal that a task waits for."""
     parts = [] if wait.signal is None else [f'"signal":{quoted(redaction.name(wait.signal))}']
     parts += [] if wait.until is None else [f'"until":{wait.until:.3f}']
     return f"{{{','.join(parts)}}}"
 
 
-def shown_question(redaction: Redaction, waiting: PendingQuestion) -> str:
+def render_question(redaction: Redaction, waiting: PendingQuestion) -> str:
     """Return the JSON object for a question as it was sent, with the reason for asking it."""
     question, render = waiting.question, redaction.render
     if isinstance(question, FormQuestion):
@@ -50,9 +50,9 @@ def shown_question(redaction: Redaction, waiting: PendingQuestion) -> str:
         if filled:
             shown += f',"filled":{render("answers", filled)}'
     elif isinstance(question, UrlQuestion):
-        shown = _page(render("questions", question.text), render("questions", question.url))
+        shown = _page_members(render("questions", question.text), render("questions", question.url))
     else:
-        shown = shown_request(redaction, question.request())
+        shown = render_request(redaction, question.request())
     if waiting.changed:
         shown += f',"changed":{array([quoted(part) for part in waiting.changed])}'
     if waiting.former is not None:
@@ -75,23 +75,23 @@ def computed_values(redaction: Redaction, former: Journal | None, journal: Journ
     return f',"computed":{{{",".join(fixed)}}}' if fixed else ""
 
 
-def shown_request(redaction: Redaction, request: Any) -> str:
+def render_request(redaction: Redaction, request: Any) -> str:
     """Return the JSON members for a question in its wire form."""
     render = redaction.render
     if isinstance(request, ElicitRequest):
         params = request.params
         message = render("questions", params.message)
         if isinstance(params, ElicitRequestURLParams):
-            return _page(message, render("questions", params.url))
+            return _page_members(message, render("questions", params.url))
         return f'"kind":"form","message":{message},"form":{render("questions", params.requested_schema)}'
     if isinstance(request, CreateMessageRequest):
         return f'"kind":"sample","message":{render("questions", request.params)}'
     return '"kind":"roots"' if isinstance(request, ListRootsRequest) else '"kind":"form"'
 
 
-def shown_new_request(redaction: Redaction, key: str, request: Any) -> str:
+def render_new_request(redaction: Redaction, key: str, request: Any) -> str:
     """Return the JSON object for a new question that an author wrote in wire form."""
-    return f"{{{_named_question(redaction, key, Reason.NEW)},{shown_request(redaction, request)}}}"
+    return f"{{{_named_question(redaction, key, Reason.NEW)},{render_request(redaction, request)}}}"
 
 
 def _named_question(redaction: Redaction, key: str, reason: Reason) -> str:
@@ -116,14 +116,14 @@ def array(items: list[str]) -> str:
     return f"[{','.join(items)}]"
 
 
-def _page(message: str, url: str) -> str:
+def _page_members(message: str, url: str) -> str:
     return f'"kind":"page","message":{message},"url":{url}'
 
 
 def difference(before: Journal | None, after: Journal, name: Callable[[str], str]) -> str:
     """Return the JSON members for a journal's added, dropped and changed parts."""
-    old = _parts(before, name) if before is not None else {}
-    new = _parts(after, name)
+    old = _journal_parts(before, name) if before is not None else {}
+    new = _journal_parts(after, name)
     difference = {
         "added": [quoted(part) for part in new if part not in old],
         "dropped": [quoted(part) for part in old if part not in new],
@@ -139,7 +139,7 @@ def computed_name(key: str, name: Callable[[str], str]) -> str:
     return mark + name(key[len(mark) :])
 
 
-def _parts(journal: Journal, name: Callable[[str], str]) -> dict[str, Any]:
+def _journal_parts(journal: Journal, name: Callable[[str], str]) -> dict[str, Any]:
     parts: dict[str, Any] = {f"answer:{name(key)}": entry for key, entry in journal.entries.items()}
     parts |= {f"asked:{name(key)}": asked for key, asked in journal.asked.items()}
     for key, computed in journal.computed.items():
