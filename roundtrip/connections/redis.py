@@ -96,7 +96,8 @@ class RedisConnections:
 
     @asynccontextmanager
     async def subscribed(self, channel: str) -> AsyncGenerator[AsyncGenerator[bytes | None]]:
-        """Subscribe to a channel and yield its messages. None follows each message that has no immediate successor.
+        """Subscribe to a channel and yield its messages. The iterator yields None when no further message has arrived
+        yet.
 
         The subscriber pings Redis after some seconds without a message.
 

@@ -149,7 +149,8 @@ class Lease:
         """Stop renewing the lease, and cancel scheduled work."""
         if self._timer is not None:
             self._timer.cancel()
-        # The scheduled work refers to this lease. Without this, only the garbage collector would free the cycle.
+        # The scheduled work refers to this lease. Unless it is cleared, only the garbage collector would free the
+        # cycle.
         self._scheduled.clear()
         for task in self._scheduled_tasks:
             task.cancel()

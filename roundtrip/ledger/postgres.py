@@ -194,7 +194,7 @@ class PostgresLedger(EntryLedger):
         timeout: Maximum seconds for one request, including connecting.
         durable: Wait until each write is on the server's disk (`synchronous_commit`). If False, a server crash may lose
             the last writes, and a body can run again.
-        system: Provides the sleep between two attempts to listen for announcements.
+        system: Sleeps between two attempts to listen for announcements.
         **options: Connection options for `asyncpg.create_pool`.
 
     Raises:

@@ -98,7 +98,7 @@ class RedisLedger:
             cluster slot. The ledger announces results and releases on the channel `PREFIX:ledger`.
         timeout: Maximum seconds for one request, including connecting.
         cluster: True if the URL names a node of a Redis cluster.
-        system: Provides the sleep between two attempts to listen on the channel.
+        system: Sleeps between two attempts to listen on the channel.
         **options: Connection options for `redis.asyncio.Redis.from_url`.
 
     Raises:

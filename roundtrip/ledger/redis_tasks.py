@@ -169,7 +169,7 @@ class RedisCallStore:
     Args:
         connections: The Redis connections.
         prefix: The first part of all keys.
-        system: Provides the sleep between two attempts to listen.
+        system: Sleeps between two attempts to listen.
     """
 
     def __init__(self, connections: RedisConnections, prefix: str, system: System) -> None:

@@ -99,7 +99,7 @@ class SqliteLedger(EntryLedger):
             system, where locks are unreliable.
         durable: Flush every write to the disk, so that it survives a power failure. If False, writes survive a process
             crash but not a power failure.
-        system: Provides the sleep, and the clock that all processes with the file share.
+        system: Clock and sleep. All processes that share the file must share the clock.
 
     Raises:
         ValueError: The path names an in-memory database, which other processes cannot open.

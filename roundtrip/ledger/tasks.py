@@ -329,7 +329,7 @@ def changes_of(store: CallStore, call_id: str) -> Generator[NextChange]:
 
 
 class SeenEntry:
-    """Task as its worker last saw it. It saves the worker a read before each write.
+    """Task as its worker last saw it, so that the worker need not read the task before each write.
 
     Args:
         entry: The task as the worker claimed it.
@@ -372,9 +372,9 @@ async def change_task(
         call_id: The task's call.
         work: Changes the entry in place; receives the entry and the current time. It runs again if another process
             wrote first, and may raise.
-        seen: The worker's last view of the task. The first attempt uses it without a read, and later attempts update
-            it.
-        ended: Called if this change ended the task, with the previous state, the task and the time.
+        seen: The worker's last view of the task, which saves the first attempt a read. If another attempt is needed, it
+            reads the task and updates this view.
+        ended: Called with the previous state, the task and the time, if this change ended the task.
 
     Raises:
         LedgerDown: The store cannot be used, or other processes changed the task at every attempt.

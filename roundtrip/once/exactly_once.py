@@ -53,7 +53,7 @@ class LedgerClaim(Lease):
     sealer: Sealer | None = None
     """Seals results and notes. None if the server has no keys, or if its ledger is in this process's memory."""
     account: str | None = None
-    """The caller or tool to which the entry counts, for a ledger that limits each account's room."""
+    """The account (a caller or a tool) that the entry is charged to, in a ledger that limits each account's room."""
     system: System = SYSTEM
     _holder: str = ""
     _epoch: int = 0
@@ -152,7 +152,8 @@ class LedgerClaim(Lease):
         self.close()
         if isinstance(outcome, CallTakenOver):
             # The lease has ended, but this leg may still have the claim. Releasing the claim would free the call, and
-            # its interrupted body would begin again. So let the claim lapse, even if another call's claim raised it.
+            # its interrupted body would begin again. So let the claim lapse, even if the error came from another call's
+            # claim.
             return
         is_error = isinstance(outcome, Exception)
         purpose = f"save its {'error' if is_error else 'result' if outcome is not None else 'unknown outcome'}"
@@ -255,13 +256,13 @@ class LedgerClaim(Lease):
         while (answer := await self._claim(tentative=not self._is_firm)).status is ClaimStatus.RUNNING:
             seen = await self.ledger.wait(self.call_id, patience=max(0.0, ends - anyio.current_time()))
             if seen is None and anyio.current_time() < ends:
-                # The claim was released or has lapsed. Only a new claim decides which leg is next.
+                # The claim was released or has lapsed. Only another claim decides which leg is next.
                 continue
             if seen is None or seen.status is ClaimStatus.RUNNING:
                 # The wait has timed out, or too many legs are already waiting.
                 raise StillRunning(self.owner)
             if seen.status is ClaimStatus.SETTLED:
-                # A claim would return the same answer. Skip it, because many legs may have waited.
+                # Return this answer without a claim: a claim would have the same answer, and many legs may have waited.
                 return seen
         return answer
 

@@ -88,7 +88,7 @@ class _OncePart(LegPart):
     def _begin_unclaimed(self) -> Callable[[], None] | None:
         """Return a function that logs that the body began without a token.
 
-        Return None if an empty round can give the client a token.
+        Return None if an empty round first gives the client a token.
         """
         # The parent server's runner serves a mounted server's functions, so read the parent's parts.
         policy, open_leg, skipped = self._policy, self._open_leg, self._open_leg.parts.no_empty_rounds
@@ -148,6 +148,6 @@ def _retention_seconds(leg: OpenLeg) -> float:
 
 
 def _account(leg: OpenLeg) -> str:
-    """Return the caller or tool to which entries count, for a ledger that limits each account's room."""
+    """Return the account (a caller or tool) that entries are charged to, in a ledger that limits accounts."""
     principal = leg.principal()
     return f"tool {leg.function.name}" if principal is None else f"caller {principal}"

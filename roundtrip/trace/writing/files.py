@@ -138,7 +138,7 @@ class LineFile:
     def _write_all(self, lines: Sequence[bytes]) -> None:
         left = sum(map(len, lines))
         for number, line in enumerate(lines):
-            # Write several lines at once only to a regular file that has room for them: a pipe accepts only one short
+            # Write several lines at once only to a regular file that has room for them. A pipe accepts only one short
             # line as a whole, and only a single line may exceed the free room.
             if self._is_file and (not self._rotates or self._unchecked_bytes + left <= self._bytes_to_check):
                 self._write(b"".join(lines[number:]))

@@ -4,8 +4,8 @@ A *serving* is one request that reaches a function. In a serving, the call may a
 live era. The serving then ends, or leaves its questions open. Each line reports everything since the previous line, so
 a leg needs only two lines.
 
-A rejected token never reaches a function and gets a separate line. So do operator actions on stored calls, and stored
-calls that end outside a serving.
+A request with a rejected token never reaches a function, and gets a separate line. So do operator actions on stored
+calls, and stored calls that end outside a serving.
 
 For speed, the recorder formats lines by hand. Tests validate every line against the schema of these models.
 """

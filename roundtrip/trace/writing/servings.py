@@ -26,7 +26,7 @@ from roundtrip.tracing import Beginning, Closed, DeclinedFact, HandedFact, Raise
 logger = logging.getLogger("roundtrip")
 
 _CONVERSATION_EVENTS: Final = frozenset((Event.ASK, Event.RESUME))
-"""Events that wait for a user, in a conversation over an open connection."""
+"""Question and answer events over an open connection."""
 _END_STATES: Final = {state: state.value if state in CALL_MACHINE.final else State.FAILED.value for state in State}
 """The recorded state of an ended call, by its last machine state."""
 _MOVES: Final = {(event, state): f'["{event}","{state}",' for (_, event), state in CALL_MACHINE.targets.items()}

@@ -1,4 +1,6 @@
-"""Recorders of this process with unwritten lines, so that readers and the process's exit can flush them."""
+"""Registry of this process's recorders with unwritten lines. Readers flush these recorders, and so does the process at
+exit.
+"""
 
 import atexit
 from collections.abc import Callable
