@@ -108,15 +108,15 @@ class MemoryLedger(EntryLedger):
         del with_notes  # entries in memory always have their notes
         with self._lock:
             now = self._clock()
-            found = self._find(key, now)
-            entry = found or LedgerEntry()
+            existing = self._find(key, now)
+            entry = existing or LedgerEntry()
             account, size, expires = entry.account, entry.size, entry.expires
             result = work(entry, now)
             if entry.state is EntryState.FREE and not entry.notes:
-                if found is not None:
+                if existing is not None:
                     self._drop(key)
                 return result
-            if found is None:
+            if existing is None:
                 self._room.require(entry.account, entries=len(self._entries))
                 self._entries[key] = entry
             else:
@@ -208,8 +208,8 @@ class MemoryCallStore:
         """Implement `CallStore.due`."""
         with self._lock:
             now, first = self._clock(), self._due_times[:limit]
-        found = [call_id for at, call_id in first if at <= now]
-        return found, first[0][0] - now if first and not found else None
+        due_calls = [call_id for at, call_id in first if at <= now]
+        return due_calls, first[0][0] - now if first and not due_calls else None
 
     async def list(self, *, limit: int, states: Sequence[StoredState] = ()) -> list[EntrySummary]:
         """Implement `CallStore.list`."""
@@ -223,11 +223,11 @@ class MemoryCallStore:
     ) -> Sequence[EntrySummary]:
         """Implement `CallStore.labelled`."""
         with self._lock:
-            places = {
+            positions = {
                 call_id: (self._entries[call_id].created, call_id) for call_id in self._calls_by_label.get(label, ())
             }
-            later = [call_id for call_id, place in places.items() if after is None or place > after]
-            oldest = heapq.nsmallest(limit, later, key=places.__getitem__)
+            later = [call_id for call_id, position in positions.items() if after is None or position > after]
+            oldest = heapq.nsmallest(limit, later, key=positions.__getitem__)
             return [summary_of(self._entries[call_id]) for call_id in oldest]
 
     async def scan(self, *, after: str, limit: int) -> Sequence[CallEntry]:

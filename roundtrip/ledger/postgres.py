@@ -304,9 +304,9 @@ class PostgresCallStore:
     async def due(self, limit: int) -> tuple[list[str], float | None]:
         """Implement `CallStore.due`."""
         rows = await self._fetch(_DUE, limit)
-        found = [call_id for now, call_id, due in rows if call_id is not None and due <= now]
+        due_calls = [call_id for now, call_id, due in rows if call_id is not None and due <= now]
         now, first, due = rows[0]
-        return found, due - now if first is not None and not found else None
+        return due_calls, due - now if first is not None and not due_calls else None
 
     async def list(self, *, limit: int, states: Sequence[StoredState] = ()) -> list[EntrySummary]:
         """Implement `CallStore.list`."""

@@ -186,8 +186,8 @@ class RedisCallStore:
 
     async def load(self, call_id: str) -> tuple[CallEntry | None, float]:
         """Implement `CallStore.load`."""
-        now, *found = await self._run(_LOAD, [call_id])
-        return (_entry(*found) if found else None), float(now)
+        now, *stored = await self._run(_LOAD, [call_id])
+        return (_entry(*stored) if stored else None), float(now)
 
     async def save(self, entry: CallEntry, *, version: int) -> bool:
         """Implement `CallStore.save`."""
@@ -197,16 +197,16 @@ class RedisCallStore:
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
         """Implement `CallStore.due`."""
-        now, found, first = await self._run(_DUE, [limit])
-        following = float(first) - float(now) if first is not None and not found else None
-        return [redis_text(call_id) for call_id in found], following
+        now, due_calls, first = await self._run(_DUE, [limit])
+        following = float(first) - float(now) if first is not None and not due_calls else None
+        return [redis_text(call_id) for call_id in due_calls], following
 
     async def list(self, *, limit: int, states: Sequence[StoredState] = ()) -> list[EntrySummary]:
         """Implement `CallStore.list`."""
-        found = [
+        summaries = [
             _summary(row) for row in await self._run(_LIST, [limit, *(state.value for state in states or StoredState)])
         ]
-        return sorted(found, key=lambda one: one.updated, reverse=True)[:limit]
+        return sorted(summaries, key=lambda summary: summary.updated, reverse=True)[:limit]
 
     async def labelled(
         self, label: str, *, limit: int, after: tuple[float, str] | None = None

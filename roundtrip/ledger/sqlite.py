@@ -158,14 +158,14 @@ class SqliteLedger(EntryLedger):
                 self._writes += 1
                 if self._writes % _FORGET_EVERY == 0:
                     db.execute(_FORGET, [now, _FORGET_EVERY * 4])
-                found = _load(db, key, now)
-                if found is not None and with_notes:
-                    found.notes.update(db.execute(_NOTES, [key]).fetchall())
-                entry = found or LedgerEntry()
+                existing = _load(db, key, now)
+                if existing is not None and with_notes:
+                    existing.notes.update(db.execute(_NOTES, [key]).fetchall())
+                entry = existing or LedgerEntry()
                 before = replace(entry, notes=entry.notes.copy())
                 result = work(entry, now)
                 if entry != before:
-                    if found is None:
+                    if existing is None:
                         # Delete an expired row and its notes, if there is one.
                         db.execute(_DROP, [key])
                     _store(db, key, entry, before)
@@ -267,13 +267,13 @@ class SqliteLedger(EntryLedger):
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
-        (found,) = connection.execute("PRAGMA user_version").fetchone()
-        if found > _FORMAT:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > _FORMAT:
             raise LedgerDown(
-                f"the ledger {self._path} has format {found}, from a later version of roundtrip, but this version "
+                f"the ledger {self._path} has format {version}, from a later version of roundtrip, but this version "
                 f"supports only format {_FORMAT}; upgrade roundtrip, or use another file"
             )
-        if found < _FORMAT:
+        if version < _FORMAT:
             connection.executescript(f"{_SCHEMA}PRAGMA user_version={_FORMAT};")
 
 

@@ -161,8 +161,8 @@ class SqliteCallStore:
         def due(db: sqlite3.Connection) -> tuple[list[str], float | None]:
             now = self._system.time()
             rows = db.execute("SELECT call_id, due FROM tasks ORDER BY due LIMIT ?", [limit]).fetchall()
-            found = [call_id for call_id, at in rows if at <= now]
-            return found, rows[0][1] - now if rows and not found else None
+            due_calls = [call_id for call_id, at in rows if at <= now]
+            return due_calls, rows[0][1] - now if rows and not due_calls else None
 
         return await self._run(due)
 
@@ -237,10 +237,10 @@ class SqliteCallStore:
 def _label(db: sqlite3.Connection, entry: CallEntry, before: Sequence[str]) -> None:
     """Replace the task's labels in the index."""
     if set(before) != set(entry.labels):
-        places = [(label, entry.created, entry.call_id) for label in before]
-        db.executemany("DELETE FROM task_labels WHERE label = ? AND created = ? AND call_id = ?", places)
-        places = [(label, entry.created, entry.call_id) for label in entry.labels]
-        db.executemany("INSERT INTO task_labels (label, created, call_id) VALUES (?, ?, ?)", places)
+        index_rows = [(label, entry.created, entry.call_id) for label in before]
+        db.executemany("DELETE FROM task_labels WHERE label = ? AND created = ? AND call_id = ?", index_rows)
+        index_rows = [(label, entry.created, entry.call_id) for label in entry.labels]
+        db.executemany("INSERT INTO task_labels (label, created, call_id) VALUES (?, ?, ?)", index_rows)
 
 
 def _note(db: sqlite3.Connection, entry: CallEntry) -> None:
