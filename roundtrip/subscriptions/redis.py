@@ -373,5 +373,5 @@ def _read_message(data: object) -> _ChangeMessage:
         return _ChangeMessage.model_validate_json(data)
     except ValidationError as error:
         # Report only pydantic's error types, because keys from the data must not reach the log.
-        kinds = sorted({one["type"] for one in error.errors(include_input=False, include_context=False)})
+        kinds = sorted({detail["type"] for detail in error.errors(include_input=False, include_context=False)})
         raise _UnreadableMessage(f"it is not a roundtrip message ({', '.join(kinds)})") from None

@@ -167,8 +167,8 @@ class Recorder(Unfailing):
         self._written = 0.0
         self._scheduled_loop: asyncio.AbstractEventLoop | None = None
         suffix = f"#{self._number}" if self._number > 1 else ""
-        own = f"{socket.gethostname()}:{os.getpid()}{suffix}"
-        instance = self._instance if self._instance is not None else own
+        default_name = f"{socket.gethostname()}:{os.getpid()}{suffix}"
+        instance = self._instance if self._instance is not None else default_name
         self._name = dumps(instance)
         path = self._path / f"{re.sub(r'[^A-Za-z0-9._-]', '-', instance)}.jsonl" if self._is_folder else self._path
         return LineFile(path, **self._sizes)

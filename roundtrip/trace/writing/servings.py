@@ -137,7 +137,7 @@ class RecordedServing:
         if "questions" in detail:
             # Texts and roundtrip's own forms do not change. But an author may later change a request that is sent to a
             # model.
-            if all(isinstance(one.question, FormQuestion | UrlQuestion) for one in detail["questions"]):
+            if all(isinstance(pending.question, FormQuestion | UrlQuestion) for pending in detail["questions"]):
                 return transition
             questions = [render_question(self._redaction, waiting) for waiting in detail["questions"]]
         else:
@@ -304,12 +304,16 @@ class RecordedServing:
         detail = asked.detail
         by = "author" if "authored" in detail else "body" if asked.source is State.EXECUTING else "resolvers"
         redaction = self._redaction
-        questions = [one if isinstance(one, str) else render_question(redaction, one) for one in detail["questions"]]
+        questions = [
+            question if isinstance(question, str) else render_question(redaction, question)
+            for question in detail["questions"]
+        ]
         line = f'"by":"{by}","questions":{array(questions)}'
         if "waits" in detail:
             line += f',"waits":{array([writer.render_wait(redaction, wait) for wait in detail["waits"]])}'
         if "external" in detail:
-            line += f',"approvals":{array([writer.render_approval(redaction, one) for one in detail["external"]])}'
+            approvals = [writer.render_approval(redaction, approval) for approval in detail["external"]]
+            line += f',"approvals":{array(approvals)}'
         if "channel" in detail:
             line += f',"rung":"{detail["channel"]}"'
         if self._journal is not None:

@@ -187,7 +187,7 @@ class _LegWatch:
         if questions is None:
             asked = [(key, Reason.NEW, 0) for key in self._pending]
         else:
-            asked = [(_public_name(one.key), one.reason, one.asked.attempts) for one in questions]
+            asked = [(_public_name(question.key), question.reason, question.asked.attempts) for question in questions]
         for key, reason, invalid in asked:
             self._meters.questions.add(1, _attributes(tool=self._beginning.tool, reason=reason.value))
             if self._span is not None:
@@ -277,9 +277,9 @@ def _attributes(**attributes: Value | None) -> dict[str, Value]:
 
 
 def _traceparent(span: Span) -> str:
-    found = span.get_span_context()
-    ids = f"{trace.format_trace_id(found.trace_id)}-{trace.format_span_id(found.span_id)}"
-    return f"00-{ids}-{found.trace_flags:02x}"
+    span_context = span.get_span_context()
+    ids = f"{trace.format_trace_id(span_context.trace_id)}-{trace.format_span_id(span_context.span_id)}"
+    return f"00-{ids}-{span_context.trace_flags:02x}"
 
 
 def _links(journal: Journal | None) -> list[trace.Link]:

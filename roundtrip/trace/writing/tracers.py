@@ -109,15 +109,15 @@ def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | Non
         key: The key for recorders' digests. Without it, each recorder uses a random key.
 
     Raises:
-        TypeError: An element of `trace` is not a path, a tracer or a function.
+        TypeError: An item of `trace` is not a path, a tracer or a function.
         ValueError: `ROUNDTRIP_TRACE_REVEAL` has an unknown name.
     """
     path = environment.get(TRACE_VARIABLE)
     if trace is False or (trace is None and not path):
         return Tracers(())
-    given = cast("Sequence[Any]", trace) if isinstance(trace, list | tuple) else () if trace is None else (trace,)
+    traces = cast("Sequence[Any]", trace) if isinstance(trace, list | tuple) else () if trace is None else (trace,)
     record_to_path = partial(recorder.Recorder, reveal=_reveal_names(environment.get(REVEAL_VARIABLE, "")))
-    tracers = [_build_tracer(one, record_to_path=record_to_path) for one in given]
+    tracers = [_build_tracer(item, record_to_path=record_to_path) for item in traces]
     if path and not any(isinstance(tracer, recorder.Recorder) for tracer in tracers):
         tracers.append(record_to_path(path))
     for tracer in tracers:
@@ -126,15 +126,15 @@ def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | Non
     return Tracers(tracers)
 
 
-def _build_tracer(given: Any, *, record_to_path: Callable[[str | os.PathLike[str]], tracing.Tracer]) -> tracing.Tracer:
-    if isinstance(given, str | os.PathLike):
-        return record_to_path(cast("str | os.PathLike[str]", given))
-    if isinstance(given, tracing.Tracer):
-        return given
-    if callable(given):
-        return FunctionTracer(cast("Callable[[Any], None]", given))
+def _build_tracer(item: Any, *, record_to_path: Callable[[str | os.PathLike[str]], tracing.Tracer]) -> tracing.Tracer:
+    if isinstance(item, str | os.PathLike):
+        return record_to_path(cast("str | os.PathLike[str]", item))
+    if isinstance(item, tracing.Tracer):
+        return item
+    if callable(item):
+        return FunctionTracer(cast("Callable[[Any], None]", item))
     raise TypeError(
-        f"trace= must be a path, a Recorder, another tracer, a function, or a list of those, got {type(given).__name__}"
+        f"trace= must be a path, a Recorder, another tracer, a function, or a list of those, got {type(item).__name__}"
     )
 
 
