@@ -22,7 +22,7 @@ from roundtrip.machine.journal import Journal, from_text, to_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.stored.content import CallContent, CallFeature, CallSeal, ContentUnreadable, Pause, is_call_id
-from roundtrip.stored.sweep import NamedCalls
+from roundtrip.stored.sweep import OwnCalls
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class CallBook:
         audience = protection.policy.audience
         service = service if audience is None else audience
         self.seal = CallSeal(None if is_private else protection.ledger_sealer, protection.hints, service)
-        self.named: NamedCalls | None = None
+        self.own_calls: OwnCalls | None = None
         """The calls that this process's clients have made or asked for; None if the process runs all calls."""
         self.features = features
         self.reply: Callable[[StoredView], dict[str, Any]] | None = None
@@ -120,7 +120,7 @@ class CallBook:
         """Return the estimated time of the store's clock, which all instances use to compare times."""
         return self._parts.system.time() + (self._ahead or 0.0)
 
-    def saw_time(self, now: float) -> None:
+    def record_time(self, now: float) -> None:
         """Record the time that the store's clock showed."""
         self._ahead = now - self._parts.system.time()
 
@@ -129,7 +129,7 @@ class CallBook:
         if self._ahead is None:
             # A store that is down matters only when the task has to be stored.
             with suppress(LedgerDown):
-                self.saw_time((await self.store.load(call_id))[1])
+                self.record_time((await self.store.load(call_id))[1])
         now = self.clock()
         self.name(call_id)
         stored = self.seal.write(content, call_id)
@@ -137,8 +137,8 @@ class CallBook:
 
     def name(self, call_id: str) -> None:
         """Record that a client of this process has made a call, or has proved that the call belongs to it."""
-        if self.named is not None:
-            self.named.add(call_id)
+        if self.own_calls is not None:
+            self.own_calls.add(call_id)
 
     async def add(self, entry: CallEntry, content: CallContent) -> StoredView | None:
         """Store a new task and return it. If the call already has a task, return that task; None if that task has
@@ -159,7 +159,7 @@ class CallBook:
             ContentUnreadable: No key of this server opens the task.
         """
         entry, now = await self.store.load(call_id)
-        self.saw_time(now)
+        self.record_time(now)
         if entry is None:
             return None
         if entry.advance(now) and entry.state is StoredState.LOST:
@@ -200,32 +200,32 @@ class CallBook:
             seen: See `change_task`.
             joins: The equal call that continues instead, if the change cancels this call.
         """
-        ended = partial(self._stopped, seen is not None, joins) if self._parts.effects.tracers else None
+        ended = partial(self._report_if_stopped, seen is not None, joins) if self._parts.effects.tracers else None
         return await change_task(self.store, call_id, work, seen=seen, ended=ended)
 
-    def _stopped(
+    def _report_if_stopped(
         self, is_by_worker: bool, joins: str | None, before: StoredState, entry: CallEntry, now: float
     ) -> None:
         if entry.state is StoredState.CANCELLED:
-            told = "cancelled" if joins is None else "joined"
+            how = "cancelled" if joins is None else "joined"
         elif entry.state is StoredState.LOST:
-            told = "lost"
+            how = "lost"
         elif entry.state is StoredState.FAILED and now >= entry.expires:
-            told = "expired"
+            how = "expired"
         else:
             # The task's leg ended it, and reports that itself.
             return
         # A lapsed lease means that the worker is silent. Its leg may still be running.
-        ends_leg = before is StoredState.RUNNING and (told != "lost" or is_by_worker)
-        joined = joins if told == "joined" else None
-        self._tell(tracing.StoppedCall(entry.call_id, entry.tool, told, ends_leg, joined))
+        ends_leg = before is StoredState.RUNNING and (how != "lost" or is_by_worker)
+        joined = joins if how == "joined" else None
+        self._report_stop(tracing.StoppedCall(entry.call_id, entry.tool, how, ends_leg, joined))
 
     def tell_unstored(self, call_id: str, tool: str) -> None:
         """Report to tracers that a call with questions could not be stored."""
         if self._parts.effects.tracers:
-            self._tell(tracing.StoppedCall(call_id, tool, "unstored", ends_leg=False))
+            self._report_stop(tracing.StoppedCall(call_id, tool, "unstored", ends_leg=False))
 
-    def _tell(self, stopped: tracing.StoppedCall) -> None:
+    def _report_stop(self, stopped: tracing.StoppedCall) -> None:
         for tracer in self._parts.effects.tracers.tracers:
             if isinstance(tracer, tracing.StoredCallTracer):
                 try:

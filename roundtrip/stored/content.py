@@ -16,7 +16,7 @@ from roundtrip.tokens.token import SEALED_PREFIX, Sealer, open_text, seal_text
 if TYPE_CHECKING:
     from roundtrip.engine.leg import Authored, Suspended
 
-_FOR_USERS: Final = "elicitation/create"
+_USER_METHOD: Final = "elicitation/create"
 KeysT = TypeVar("KeysT", bound="CallSection")
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,256}", re.ASCII)
 
@@ -141,10 +141,10 @@ class CallContent:
 
     def section(self, kind: type[KeysT]) -> KeysT:
         """Return a feature's section. It is read on first use."""
-        found = self.sections.get(kind)
-        if not isinstance(found, kind):
-            found = self.sections[kind] = _take(kind, self.unread)
-        return found
+        section = self.sections.get(kind)
+        if not isinstance(section, kind):
+            section = self.sections[kind] = _pop(kind, self.unread)
+        return section
 
     @property
     def is_continued(self) -> bool:
@@ -159,12 +159,12 @@ class CallContent:
     @property
     def user_questions(self) -> dict[str, Any]:
         """Return the open questions that a user answers, by wire key."""
-        return {key: one for key, one in self.asked.questions.items() if one["method"] == _FOR_USERS}
+        return {key: question for key, question in self.asked.questions.items() if question["method"] == _USER_METHOD}
 
     @property
     def client_questions(self) -> dict[str, Any]:
         """Return the open questions that only the client's software answers, by wire key."""
-        return {key: one for key, one in self.asked.questions.items() if one["method"] != _FOR_USERS}
+        return {key: question for key, question in self.asked.questions.items() if question["method"] != _USER_METHOD}
 
     def id_of(self, call_id: str) -> str:
         """Return the task id that the client uses."""
@@ -239,7 +239,7 @@ class CallContent:
         return key
 
 
-def _take(kind: type[KeysT], values: dict[str, Any]) -> KeysT:
+def _pop(kind: type[KeysT], values: dict[str, Any]) -> KeysT:
     """Move a section's keys out of the stored values, and return the section."""
     return kind(**{each.name: values.pop(each.name) for each in fields(kind) if each.name in values})
 
@@ -396,7 +396,7 @@ class CallSeal:
         if not values.keys() <= _KEY_NAMES:
             raise ContentUnreadable
         own = {key: values.pop(key) for key in _OWN_KEYS if key in values}
-        parts = _take(CallOrigin, values), own.pop("journal"), _take(OpenQuestions, values), _take(CallChannel, values)
+        parts = _pop(CallOrigin, values), own.pop("journal"), _pop(OpenQuestions, values), _pop(CallChannel, values)
         return CallContent(*parts, **own, unread=values)
 
     def seal(self, value: Any, call_id: str, use: str) -> str:

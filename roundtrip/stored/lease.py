@@ -141,7 +141,7 @@ class CallLease(Lease):
             CallTakenOver: The lease is lost, or the task cannot be read or written. Another worker then continues from
                 what is stored.
         """
-        await self.write_held(partial(self._changed, self._fenced(work), patience))
+        await self.write_held(partial(self._change_with_retries, self._fenced(work), patience))
 
     def _fenced(self, work: Callable[[CallEntry, float], None]) -> Callable[[CallEntry, float], bool]:
         def fenced(entry: CallEntry, now: float) -> bool:
@@ -152,7 +152,7 @@ class CallLease(Lease):
 
         return fenced
 
-    async def _changed(self, work: Callable[[CallEntry, float], bool], patience: float) -> bool:
+    async def _change_with_retries(self, work: Callable[[CallEntry, float], bool], patience: float) -> bool:
         """Change the task, and retry for a while if the store cannot be used. Return True on success."""
         ends = max(self._confirmed_at + lease_seconds(), anyio.current_time() + patience)
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):

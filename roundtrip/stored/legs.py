@@ -80,7 +80,7 @@ class WorkerLeg:
         self.principal, self.user = origin.principal, origin.user
         self.by_model: Collection[str] = asked.by_model
         self.responses: Mapping[str, InputResponse | None] = {
-            name: _parsed(answer) for name, answer in asked.answers.items()
+            name: _parse_answer(answer) for name, answer in asked.answers.items()
         }
         """The answers since the task was last parked, by question name; None for a malformed answer."""
         self.info = TaskInfo(self.content.id_of(claim.call_id), claim.say)
@@ -253,7 +253,7 @@ class _NoClient(RequestChannel):
         await self._say(share if message is None else f"{message} ({share})")
 
 
-def _parsed(answer: Any) -> InputResponse | None:
+def _parse_answer(answer: Any) -> InputResponse | None:
     try:
         return _ANSWER.validate_python(answer, by_name=False, by_alias=True)
     except ValidationError:

@@ -32,18 +32,18 @@ from roundtrip.trace.writing.operator_log import OperatorLog, OperatorLogUnwrita
 
 T = TypeVar("T")
 
-_PAGE: Final = 200
+_TASKS_PER_READ: Final = 200
 _OVERDUE_SECONDS: Final = 60.0
-_NOT_OWN: Final = (
+_UNREADABLE: Final = (
     "the task is another service's, or no key of this server opens it; use the task's own server, with its keys"
 )
 _EXPIRED: Final = "This call has ended: an operator of the server expired it."
-_UNKNOWN: Final = (
+_UNKNOWN_OUTCOME: Final = (
     "the action was interrupted, or the store could not be used; check the call to see if the action was done"
 )
-_UNFIT: Final = "the answer does not fit its question"
+_UNFIT_REASON: Final = "the answer does not fit its question"
 """Logged instead of the violated rule. A rule can contain form choices that only the user may know."""
-_EVENTS: Final[tuple[OperatorAction, ...]] = ("cancel", "retry", "expire")
+_EVENT_ACTIONS: Final[tuple[OperatorAction, ...]] = ("cancel", "retry", "expire")
 """The actions whose names are also events of the task state machine."""
 
 
@@ -93,7 +93,7 @@ class CallOperations:
     def possible(self, entry: CallEntry, content: CallContent, now: float) -> list[OperatorAction]:
         """Return the actions that the call allows now."""
         targets = TASK_MACHINE.targets
-        found: list[OperatorAction] = [each for each in _EVENTS if (entry.state, StoredEvent(each)) in targets]
+        found: list[OperatorAction] = [each for each in _EVENT_ACTIONS if (entry.state, StoredEvent(each)) in targets]
         if not entry.has_ended and any(feature.can_remind(content, now) for feature in self._book.features):
             found.append("remind")
         if not entry.has_ended and any(_is_form(asked) for asked in content.user_questions.values()):
@@ -214,7 +214,7 @@ class CallOperations:
         def answer(entry: CallEntry, content: CallContent, now: float) -> str:
             found = _open_question(entry, content, key)
             name, asked = content.asked.names[found], content.asked.questions[found]
-            self._book.take_answers(entry, content, {found: _checked(found, asked["params"], response)}, now)
+            self._book.take_answers(entry, content, {found: _read_response(found, asked["params"], response)}, now)
             return name
 
         return await self._change(call_id, answer)
@@ -226,7 +226,7 @@ class CallOperations:
             try:
                 content = self._book.seal.read(entry.content, call_id)
             except ContentUnreadable:
-                raise CallNotChanged(_NOT_OWN) from None
+                raise CallNotChanged(_UNREADABLE) from None
             return (work(entry, content, now),)
 
         # Some stores cannot even look up other texts.
@@ -238,7 +238,7 @@ class CallOperations:
     async def scan(self) -> AsyncGenerator[CallEntry]:
         """Yield all tasks, ordered by call id."""
         after = ""
-        while page := await self._book.store.scan(after=after, limit=_PAGE):
+        while page := await self._book.store.scan(after=after, limit=_TASKS_PER_READ):
             for entry in page:
                 yield entry
             after = page[-1].call_id
@@ -271,7 +271,7 @@ class CallOperations:
             seen += 1
             states[entry.state.value] += 1
             keys.update(self._keys_of(entry))
-        due, _ = await self._book.store.due(_PAGE)
+        due, _ = await self._book.store.due(_TASKS_PER_READ)
         overdue = 0
         for call_id in due:
             entry, now = await self._book.store.load(call_id)
@@ -315,7 +315,7 @@ class LoggedOperations:
             "expire": partial(self.operations.expire, call_id),
             "remind": partial(self.operations.remind, call_id),
         }
-        await self._logged(call_id, action, acts[action])
+        await self._perform(call_id, action, acts[action])
 
     async def answer(self, call_id: str, key: str, response: Mapping[str, Any]) -> None:
         """Store and log a test user's answer to an open question; see `CallOperations.answer` and `answer_made`."""
@@ -338,19 +338,19 @@ class LoggedOperations:
         async def work() -> str | None:
             return await self.operations.answer(call_id, key, await make())
 
-        await self._logged(call_id, "answer", work)
+        await self._perform(call_id, "answer", work)
 
-    async def _logged(self, call_id: str, action: OperatorAction, work: Callable[[], Awaitable[str | None]]) -> None:
+    async def _perform(self, call_id: str, action: OperatorAction, work: Callable[[], Awaitable[str | None]]) -> None:
         tool = await self.operations.tool_of(call_id)
         with self._log.open(call_id, tool, action) as write:
             try:
                 why = await work()
             except CallNotChanged as error:
-                write("rejected", _UNFIT if isinstance(error, AnswerUnfit) else str(error))
+                write("rejected", _UNFIT_REASON if isinstance(error, AnswerUnfit) else str(error))
                 raise
             except BaseException:
                 with suppress(OperatorLogUnwritable):
-                    write("rejected", _UNKNOWN)
+                    write("rejected", _UNKNOWN_OUTCOME)
                 raise
             write("done", why or "")
 
@@ -379,7 +379,7 @@ def _open_question(entry: CallEntry, content: CallContent, key: str) -> str:
     return found
 
 
-def _checked(key: str, params: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
+def _read_response(key: str, params: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:
     """Return an answer in wire form.
 
     Raises:

@@ -41,7 +41,7 @@ _RETRY_SECONDS: Final = 1.0
 """The interval between attempts to store a call while its body runs."""
 
 
-class _LocalClaim(CallLease):
+class _UnstoredLease(CallLease):
     """Lease on a call that is not stored yet."""
 
     def __init__(self, book: CallBook, entry: CallEntry, now: float) -> None:
@@ -112,8 +112,8 @@ async def run_in_foreground(
     """
     now = book.clock()
     entry.claim(engine.holder, now, lease=lease_seconds())
-    claim = _LocalClaim(book, entry, now)
-    work = engine.begin_apart(WorkerLeg(content, journal, claim, book.pinner_of(content)))
+    claim = _UnstoredLease(book, entry, now)
+    work = engine.begin_for_request(WorkerLeg(content, journal, claim, book.pinner_of(content)))
     publishing: asyncio.Task[StoredView | None] | None = None
     try:
         await asyncio.wait([work], timeout=seconds)
@@ -142,7 +142,7 @@ async def run_in_foreground(
         raise
 
 
-def _end_unless_stored(claim: _LocalClaim, work: asyncio.Task[None]) -> None:
+def _end_unless_stored(claim: _UnstoredLease, work: asyncio.Task[None]) -> None:
     """Cancel a body if its client has disconnected and its call is not stored as a task."""
     if claim.is_local:
         work.cancel()
@@ -175,7 +175,7 @@ async def run_with_client(
         entry.claim(engine.holder, now, lease=lease_seconds())
         return entry, now, content, journal
 
-    claimed = await book.change(call_id, claim_it) if engine.has_room_apart else None
+    claimed = await book.change(call_id, claim_it) if engine.has_room_for_request else None
     if claimed is None:
         return
     entry, now, content, journal = claimed
@@ -183,4 +183,4 @@ async def run_with_client(
     # The leg may outlive the request, so it keeps only the access token from the request's context.
     context = Context()
     context.run(auth_context_var.set, auth_context_var.get())
-    engine.begin_apart(leg, context)
+    engine.begin_for_request(leg, context)

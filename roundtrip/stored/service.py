@@ -24,7 +24,7 @@ from roundtrip.stored import request_legs
 from roundtrip.stored.book import CallBook, StoredView
 from roundtrip.stored.content import CallContent, CallOrigin, ContentUnreadable
 from roundtrip.stored.legs import WorkerLeg, record_of
-from roundtrip.stored.sweep import CallDelivery, NamedCalls
+from roundtrip.stored.sweep import CallDelivery, OwnCalls
 from roundtrip.stored.worker import CallWorker, DistributedEngine
 from roundtrip.switches import OWN
 from roundtrip.tools.failures import store_down
@@ -64,10 +64,10 @@ class CallService:
         self.book = book
         if engine is not None:
             self._bind(engine)
-        self._delivers = engine
+        self._delivery_engine = engine
         if runs == OWN:
             # A distributed engine would also deliver tasks of other processes' clients.
-            self._delivers, self.book.named = None, NamedCalls(self.book.store)
+            self._delivery_engine, self.book.own_calls = None, OwnCalls(self.book.store)
         self._engines: dict[asyncio.AbstractEventLoop, CallWorker] = {}
         self.stops_first: list[Callable[[], Awaitable[None]]] = []
         """Functions that stop other parts of the server on an event loop before its tasks stop."""
@@ -93,8 +93,8 @@ class CallService:
         """Run tasks on this event loop while the server's lifespan is active here. A rehearsal runs no tasks."""
         if self.legs.parts.effects.dry_run is not None:
             return
-        if self._delivers and self.legs.lifespans.get(asyncio.get_running_loop()):
-            self._delivers.start()
+        if self._delivery_engine and self.legs.lifespans.get(asyncio.get_running_loop()):
+            self._delivery_engine.start()
         if self.runs_tasks:
             self._start_engine()
 
@@ -102,9 +102,9 @@ class CallService:
         loop = asyncio.get_running_loop()
         if loop not in self._engines and self.legs.lifespans.get(loop):
             system = self.legs.parts.system
-            if self._delivers is not None:
-                self._delivers.start()
-                options = {"deliver": self._delivers.deliver, **options}
+            if self._delivery_engine is not None:
+                self._delivery_engine.start()
+                options = {"deliver": self._delivery_engine.deliver, **options}
             self._engines[loop] = CallWorker(self.book, self._serve, self._host, system, **options)
         return self._engines.get(loop)
 
@@ -130,8 +130,8 @@ class CallService:
         engine = self._engines.pop(asyncio.get_running_loop(), None)
         if engine is not None:
             await engine.stop()
-        if self._delivers is not None:
-            await self._delivers.stop()
+        if self._delivery_engine is not None:
+            await self._delivery_engine.stop()
 
     def abandon(self, call_id: str) -> None:
         """End a task's running leg as if its process had died. Only tests call this."""
@@ -147,7 +147,7 @@ class CallService:
             concurrency: The maximum number of tasks to run at once. Waiting tasks do not count.
         """
         await self.stop()
-        self.book.named, self._delivers = None, self._distributed
+        self.book.own_calls, self._delivery_engine = None, self._distributed
         yield self._require_engine(most=concurrency)
 
     async def create(
@@ -162,11 +162,11 @@ class CallService:
         if journal is None or mode is None:
             raise RuntimeError("a call without a journal cannot become a task")
         # A client may repeat the request while a token of the call is valid. The repeated request must find the task.
-        least = journal.end + SKEW - self.legs.parts.system.time() if function.policy(OncePolicy) is not None else 0.0
+        min_ttl = journal.end + SKEW - self.legs.parts.system.time() if function.policy(OncePolicy) is not None else 0.0
         content = self.content_of(function, ctx, journal)
         if self.prepare is not None:
             self.prepare(content, ctx)
-        entry = await self.entry_of(function, function.name, journal, content, ttl=max(mode.ttl, least))
+        entry = await self.entry_of(function, function.name, journal, content, ttl=max(mode.ttl, min_ttl))
         try:
             end = await self._run_first(entry, content, journal, mode.after, is_repeatable=record.journal is not None)
             view = end if end is not None else await self.book.add(entry, content)
@@ -225,7 +225,7 @@ class CallService:
             return None
         # Even if other processes run the tasks, the body runs here until it has to wait.
         engine = self._engine_of_requests()
-        if engine is None or not engine.has_room_apart:
+        if engine is None or not engine.has_room_for_request:
             return None
         if is_repeatable and (known := await self.book.view(entry.call_id)) is not None:
             return known

@@ -38,8 +38,8 @@ class Storage:
             InvalidSignature: The ledger cannot store calls.
         """
         if self.tasks is None:
-            kept = book.CallBook(host.legs.parts, host.low_level.name, needed_by, self.features())
-            made = service.CallService(host, kept, engine=self.engine, runs=self.runs_tasks)
-            self.tasks = made
-            host.legs.workers.append(made)
+            call_book = book.CallBook(host.legs.parts, host.low_level.name, needed_by, self.features())
+            created = service.CallService(host, call_book, engine=self.engine, runs=self.runs_tasks)
+            self.tasks = created
+            host.legs.workers.append(created)
         return self.tasks

@@ -21,7 +21,7 @@ _SWEEP_SECONDS: Final = 1.0
 to twice this value.
 """
 _MAX_SKIPPED: Final = 5_000
-_MAX_NAMED: Final = 100
+_MAX_OWN_CALLS: Final = 100
 """The maximum number of clients' calls to check. Beyond it, other processes run the calls that clients asked for
 longest ago.
 """
@@ -32,7 +32,7 @@ def begin_work(work: Coroutine[Any, Any, None], name: str, context: Context | No
     return asyncio.get_running_loop().create_task(work, name=f"roundtrip: {name}", context=context or Context())
 
 
-class NamedCalls:
+class OwnCalls:
     """The tasks that one process's clients have made or asked for, if the process runs only those tasks."""
 
     def __init__(self, store: CallStore) -> None:
@@ -43,7 +43,7 @@ class NamedCalls:
         """Add a call's task. The task may not be stored yet."""
         self._calls.pop(call_id, None)
         self._calls[call_id] = None
-        if len(self._calls) > _MAX_NAMED:
+        if len(self._calls) > _MAX_OWN_CALLS:
             del self._calls[next(iter(self._calls))]
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
@@ -63,9 +63,7 @@ class NamedCalls:
 
 
 class CallDelivery:
-    """Source of one event loop's due tasks. This base class delivers nothing: its worker's legs are begun by other
-    code.
-    """
+    """Source of one event loop's due tasks. This base class delivers nothing: other code begins its worker's legs."""
 
     def look_soon(self) -> None:
         """Check soon: the store has changed, or the worker has room for more tasks."""
@@ -93,7 +91,7 @@ class Sweep(CallDelivery):
             moment.
     """
 
-    tasks: CallStore | NamedCalls
+    tasks: CallStore | OwnCalls
     hand_over: Callable[[Sequence[str]], Awaitable[None]]
     system: System
     _: KW_ONLY

@@ -87,7 +87,7 @@ class DistributedEngine(Protocol):
         ...
 
 
-class _NotHere(Exception):
+class _ToolMissing(Exception):
     """Error for a task whose tool is missing from this build."""
 
 
@@ -119,13 +119,13 @@ class CallWorker:
         self.most = most
         self.holder = holder_name(system.entropy(_HOLDER_BYTES))
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._apart: dict[str, asyncio.Task[None]] = {}
-        """The legs that requests began; see `begin_apart`."""
+        self._request_legs: dict[str, asyncio.Task[None]] = {}
+        """The legs that requests began; see `begin_for_request`."""
         self._claims: dict[str, CallLease] = {}
         self._is_draining = False
-        self._stop_listening = book.store.listen(self._changed)
+        self._stop_listening = book.store.listen(self._check_changes)
         self._delivery: CallDelivery = (
-            Sweep(book.named or book.store, self._begin_all, system, room=lambda: self.most - len(self._running))
+            Sweep(book.own_calls or book.store, self._begin_all, system, room=lambda: self.most - len(self._running))
             if deliver is None
             else deliver(self)
         )
@@ -138,14 +138,14 @@ class CallWorker:
     @property
     def is_busy(self) -> bool:
         """Return True while a leg runs."""
-        return bool(self._running or self._apart)
+        return bool(self._running or self._request_legs)
 
     async def drain(self, seconds: float) -> None:
         """Stop claiming tasks, and wait up to some seconds for the running legs to end."""
         self._is_draining = True
         self._delivery.pause()
-        if self._running or self._apart:
-            await asyncio.wait([*self._running.values(), *self._apart.values()], timeout=seconds)
+        if self._running or self._request_legs:
+            await asyncio.wait([*self._running.values(), *self._request_legs.values()], timeout=seconds)
 
     async def stop(self) -> None:
         """Give up all running tasks so that other workers continue them."""
@@ -153,7 +153,7 @@ class CallWorker:
         self._delivery.pause()
         self._stop_listening()
         self._stop_hearing()
-        running = [*self._followers, *self._running.values(), *self._apart.values()]
+        running = [*self._followers, *self._running.values(), *self._request_legs.values()]
         for task in running:
             task.cancel()
         with anyio.move_on_after(_STOP_SECONDS, shield=True):
@@ -163,7 +163,7 @@ class CallWorker:
                 await feature.stop()
         await self._delivery.close()
 
-    def _changed(self, call_id: str | None) -> None:
+    def _check_changes(self, call_id: str | None) -> None:
         """Check for due tasks, and check running tasks that another process may have cancelled."""
         found = self._claims.values() if call_id is None else [self._claims.get(call_id)]
         for claim in list(found):
@@ -176,11 +176,11 @@ class CallWorker:
 
         If the caller is cancelled, the worker gives up the task.
         """
-        before = self._running.get(call_id) or self._apart.get(call_id)
+        before = self._running.get(call_id) or self._request_legs.get(call_id)
         if before is not None:
             # The earlier leg may have stored its end, which made the task due again.
             await asyncio.wait([before], timeout=_ENDING_SECONDS)
-        if self._is_draining or call_id in self._running or call_id in self._apart:
+        if self._is_draining or call_id in self._running or call_id in self._request_legs:
             return
         leg = self._begin(call_id)
         try:
@@ -193,13 +193,13 @@ class CallWorker:
 
     async def _begin_all(self, due: Sequence[str]) -> None:
         for call_id in due:
-            if call_id not in self._running and call_id not in self._apart:
+            if call_id not in self._running and call_id not in self._request_legs:
                 self._begin(call_id)
 
     def _begin(self, call_id: str) -> asyncio.Task[None]:
         task = begin_work(self._claim_and_serve(call_id), f"task of call {call_id}")
         self._running[call_id] = task
-        task.add_done_callback(partial(self._ended, self._running, call_id))
+        task.add_done_callback(partial(self._forget_leg, self._running, call_id))
         task.add_done_callback(lambda _: self._delivery.look_soon())
         return task
 
@@ -228,8 +228,8 @@ class CallWorker:
             content = self._book.seal.read(entry.content, call_id)
             journal = self._book.read_journal(content)
             if not entry.has_ended and not self._tools.has_tool(entry.tool, content.origin.version):
-                raise _NotHere
-            self._book.saw_time(now)
+                raise _ToolMissing
+            self._book.record_time(now)
             features = self._book.features if entry.state is StoredState.DUE else ()
             found = [feature.look(content, entry, now, holder=self.holder) for feature in features]
             tells[:] = [tell for tell in found if tell is not None]
@@ -243,7 +243,7 @@ class CallWorker:
 
         try:
             claimed = await self._book.change(call_id, claim_it)
-        except _NotHere:
+        except _ToolMissing:
             self._delivery.skip(call_id, _SKIP_SECONDS)
         except (ContentUnreadable, TokenRejected):
             self._delivery.skip(call_id, _SKIP_SECONDS)
@@ -267,7 +267,7 @@ class CallWorker:
                 # The store has no such task. A store that lost the task may still list it as due.
                 self._delivery.skip(call_id, _PAUSE_SECONDS)
 
-    def _ended(self, legs: dict[str, asyncio.Task[None]], call_id: str, leg: asyncio.Task[None]) -> None:
+    def _forget_leg(self, legs: dict[str, asyncio.Task[None]], call_id: str, leg: asyncio.Task[None]) -> None:
         """Forget a leg that has ended, and log any error of the engine itself."""
         del legs[call_id]
         error = None if leg.cancelled() else leg.exception()
@@ -281,16 +281,16 @@ class CallWorker:
             logger.error("a task worker failed; another worker will continue the task", exc_info=error)
 
     @property
-    def has_room_apart(self) -> bool:
+    def has_room_for_request(self) -> bool:
         """Return True if a request may begin a leg."""
-        return len(self._apart) < self.most
+        return len(self._request_legs) < self.most
 
-    def begin_apart(self, leg: WorkerLeg, context: Context | None = None) -> asyncio.Task[None]:
+    def begin_for_request(self, leg: WorkerLeg, context: Context | None = None) -> asyncio.Task[None]:
         """Begin a leg for a request. The request has already taken a lease for this worker."""
         call_id = leg.claim.call_id
         work = begin_work(self._serve_leg(leg), f"call {call_id}", context)
-        self._apart[call_id] = work
-        work.add_done_callback(partial(self._ended, self._apart, call_id))
+        self._request_legs[call_id] = work
+        work.add_done_callback(partial(self._forget_leg, self._request_legs, call_id))
         return work
 
     def abandon(self, call_id: str) -> None:
