@@ -72,13 +72,13 @@ def serve_extension(host: ToolHost, service: CallService) -> None:
     if any(isinstance(entry, TaskMethods) for entry in entries):
         return
     server.extensions[EXTENSION] = {}
-    host.desk.features.insert(0, _TaskStep(service))
+    host.desk.features.insert(0, _TaskCreation(service))
     # Just before the innermost middleware, so that all of the author's middleware runs first.
-    place = entries.index(host) if host in entries else len(entries)
-    server.middleware.insert(place, TaskMethods(service.book, host.legs.parts, host.stamp))
+    position = entries.index(host) if host in entries else len(entries)
+    server.middleware.insert(position, TaskMethods(service.book, host.legs.parts, host.stamp))
 
 
-class _TaskStep:
+class _TaskCreation:
     """Desk feature that turns calls into tasks, for clients that have declared the extension."""
 
     def __init__(self, service: CallService) -> None:
@@ -139,7 +139,7 @@ class TaskMethods:
         """Serve one message, with the signature of the SDK's middleware."""
         if not is_retry_era(ctx.protocol_version):
             return await call_next(ctx)
-        if ctx.method == _LISTEN and (ids := _tasks_listened_for(ctx.params)) is not None:
+        if ctx.method == _LISTEN and (ids := _requested_tasks(ctx.params)) is not None:
             return await self._listen(ctx, call_next, ids)
         if ctx.method not in _METHODS:
             return await call_next(ctx)
@@ -151,16 +151,16 @@ class TaskMethods:
             raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method} needs a taskId string")
         _check_name(ctx, task_id)
         try:
-            view = await self._own(ctx, task_id)
+            view = await self._find_own(ctx, task_id)
             if view is None:
                 # The error must not reveal whether another client has this task.
                 raise MCPError(code=INVALID_PARAMS, message="Task not found")
             shown = await self._serve(ctx.method, view, params)
         except LedgerDown as error:
-            raise _out_of_reach(error) from error
+            raise _unreachable_error(error) from error
         return {**shown, "resultType": "complete", "_meta": {**self._stamp()}}
 
-    async def _own(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> StoredView | None:
+    async def _find_own(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> StoredView | None:
         """Return this client's task; None if there is no such task, or if another client owns it."""
         call_id, secret = split_id(task_id)
         # `compare_digest` rejects text that is not ASCII.
@@ -183,9 +183,9 @@ class TaskMethods:
             raise extension_missing()
         try:
             # Keep only the ids. Task contents would stay in memory as long as the stream lives.
-            own = {split_id(task_id)[0]: task_id for task_id in ids if await self._own(ctx, task_id) is not None}
+            own = {split_id(task_id)[0]: task_id for task_id in ids if await self._find_own(ctx, task_id) is not None}
         except LedgerDown as error:
-            raise _out_of_reach(error) from error
+            raise _unreachable_error(error) from error
         return await _serve_stream(self._book, ctx, call_next, own)
 
     async def _serve(self, method: str, view: StoredView, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class TaskMethods:
         return {}
 
 
-def _out_of_reach(error: LedgerDown) -> MCPError:
+def _unreachable_error(error: LedgerDown) -> MCPError:
     _LOG.warning("a client cannot reach its task: %s", error)
     return store_down("Tasks cannot be reached now")
 
@@ -225,7 +225,7 @@ class _TaskNotification(Notification[dict[str, Any], Literal["notifications/task
     method: Literal["notifications/tasks"] = "notifications/tasks"
 
 
-def _tasks_listened_for(params: Mapping[str, Any] | None) -> Sequence[str] | None:
+def _requested_tasks(params: Mapping[str, Any] | None) -> Sequence[str] | None:
     """Return the ids of the tasks that a request listens for; None if the request does not mention tasks.
 
     Raises:
