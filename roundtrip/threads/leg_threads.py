@@ -158,7 +158,7 @@ class LegThreads:
 
     async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
         """Run several functions in a lane's thread, until the loop must continue."""
-        trip = workers.Drive(run)
+        trip = workers.FunctionRun(run)
         try:
             await self.run(trip.run, lane=lane, is_alone=True, begun=trip.watch)
         finally:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from anyio.lowlevel import current_token
 
-_LATER_TASKS: Final[set[asyncio.Task[Any]]] = set()
+_LATE_WRITES: Final[set[asyncio.Task[Any]]] = set()
 """Asyncio tasks for late ledger writes, kept here because an event loop refers to its tasks only weakly."""
 
 
@@ -32,12 +32,12 @@ def is_on_event_loop() -> bool:
 def run_later(work: Coroutine[Any, Any, object]) -> None:
     """Run a ledger write in a separate asyncio task."""
     task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
-    _LATER_TASKS.add(task)
-    task.add_done_callback(_LATER_TASKS.discard)
+    _LATE_WRITES.add(task)
+    task.add_done_callback(_LATE_WRITES.discard)
 
 
 async def finish_late_writes() -> None:
     """Wait for this event loop's late ledger writes, before the process is frozen."""
     loop = asyncio.get_running_loop()
-    if own := [task for task in _LATER_TASKS if task.get_loop() is loop]:
+    if own := [task for task in _LATE_WRITES if task.get_loop() is loop]:
         await asyncio.wait(own)

@@ -350,7 +350,7 @@ def _run(work: Work) -> None:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Drive:
+class FunctionRun:
     """Run of several functions in one thread, without a return to the event loop between them.
 
     If one of the author's functions delays waiting functions for more than a millisecond, the loop may take over the
