@@ -369,7 +369,7 @@ class CallBook:
         return shown
 
     def handle(self, view: StoredView) -> dict[str, Any]:
-        """Return the task fields that the reply to a task's creation also has."""
+        """Return the task fields that a client gets when the task is created, and in each `tasks/get` reply."""
         entry, content = view
         shown: dict[str, Any] = {
             "taskId": content.id_of(entry.call_id),

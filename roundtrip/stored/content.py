@@ -96,8 +96,8 @@ class CallChannel(CallSection):
     is_local: bool = False
     """True if the call page is on the machine of a stdio server. No other page may then open the call."""
     refusal: str = ""
-    """The user's `decline` or `cancel` of the link to the call page, if the page had no questions then. The next
-    questions get this answer.
+    """The action, `decline` or `cancel`, by which the user refused the link to a call page without questions. The next
+    questions get it as their answer.
     """
     leaves_at: Literal["", "question", "link"] = ""
     """The kind of question that the task's client cannot show. At such a question, the task ends for the client with a

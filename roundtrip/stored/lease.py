@@ -26,8 +26,7 @@ _PAUSES: Final = (0.1, 0.5, 1.0, 2.0)
 """The pauses between attempts to write to an unusable store. The last pause repeats."""
 # Not `Final`: read at each use because tests shorten it.
 END_SECONDS = 600.0
-"""How long a worker tries to store how a leg ended, even after its lease has ended: no other worker knows the outcome.
-"""
+"""How long a worker keeps trying to store a leg's outcome, even after its lease has ended: no other worker knows it."""
 _LOOK_SECONDS: Final = 0.05
 """The delay between a change announcement and the check that it triggers."""
 _MESSAGE_SECONDS: Final = 0.5

@@ -50,8 +50,8 @@ class _UnstoredLease(CallLease):
         self._lock = asyncio.Lock()
 
     async def publish(self) -> StoredView | None:
-        """Store the call as a task. Return that task, or the call's task that another instance stored first. If the
-        call has ended, return None.
+        """Store the call as a task. Return that task, or the task that another instance stored first. If the call has
+        ended, return None.
 
         Raises:
             LedgerDown: The store cannot be used.

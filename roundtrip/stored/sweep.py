@@ -17,8 +17,8 @@ from roundtrip.system import System
 logger = logging.getLogger("roundtrip")
 
 _SWEEP_SECONDS: Final = 1.0
-"""The minimum interval between checks, which find tasks whose announcement was lost. The actual interval is random, up
-to twice this value.
+"""The minimum interval between regular checks, in case an announcement is lost. The actual interval is random, up to
+twice this value.
 """
 _MAX_SKIPPED: Final = 5_000
 _MAX_OWN_CALLS: Final = 100

@@ -46,7 +46,7 @@ _PAUSE_SECONDS: Final = 1.0
 _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
 _MAX_FOLLOWED: Final = 10_000
-"""The maximum number of running tasks that are searched for tasks of dead workers."""
+"""The maximum number of running tasks to check for dead workers."""
 _STOP_SECONDS: Final = 10.0
 _ENDING_SECONDS: Final = 1.0
 """How long a leg may take to stop after it has stored its end."""

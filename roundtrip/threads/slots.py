@@ -119,7 +119,7 @@ class Slots:
         self._held[owner] = self._held.get(owner, 0) + 1
 
     def give_back(self, holder: object, owner: Hashable) -> None:
-        """Return a slot, and grant it to a waiting call."""
+        """Give a slot back, and grant it to a waiting call."""
         self.limiter.release_on_behalf_of(holder)
         _decrease(self._held, owner)
         if self._waiting:

@@ -188,7 +188,7 @@ class Work:
 
     @contextmanager
     def unless_left(self) -> Generator[None]:
-        """Surround work that the thread hands to its event loop."""
+        """Wrap the work that the thread hands to its event loop."""
         with anyio.CancelScope() as scope:
             if self._stage is _WorkStage.LEFT:
                 scope.cancel()
@@ -215,7 +215,7 @@ _WORK: Final[ContextVar[Work | None]] = ContextVar("roundtrip_work", default=Non
 
 
 def unless_left() -> AbstractContextManager[None]:
-    """Surround work that a thread hands to its event loop. The work is cancelled when the leg leaves the thread behind.
+    """Wrap the work that a thread hands to its event loop. The work is cancelled when the leg leaves the thread behind.
 
     anyio runs such work in one of the leg's cancel scopes. The leg exits that scope when it leaves the thread, so that
     scope would never cancel the work.
@@ -395,8 +395,8 @@ class FunctionRun:
 
     def watch(self, delay: float = SHARED_SECONDS) -> None:
         """Take over the remaining functions after `delay` seconds, if the running function is then delaying others."""
-        # Later calls come from the timer. Its context is empty, because the loop keeps a timer and its context until it
-        # fires.
+        # Later calls come from the timer. Its context is empty, because the loop keeps each timer with its context
+        # until the timer fires.
         self._context = self._context or copy_context()
         self._timer = asyncio.get_running_loop().call_later(delay, self._take_if_slow, context=Context())
 
