@@ -314,20 +314,20 @@ class CallBook:
             by_model: True if a model gave the answers.
         """
         asked = content.asked
-        known = [key for key in responses if key in asked.questions]
-        for key in known:
+        open_keys = [key for key in responses if key in asked.questions]
+        for key in open_keys:
             # A timer may have started a leg already. When that leg parks the call, it keeps this answer.
             name = asked.names.pop(key)
             asked.answers[name], asked.answered[name] = responses[key], asked.pins.pop(key)
             del asked.questions[key]
             asked.by_model = [other for other in asked.by_model if other != name] + [name] * by_model
         asked.for_model = [key for key in asked.for_model if key in asked.questions]
-        if known:
+        if open_keys:
             entry.content = self.seal.write(content, entry.call_id)
             entry.updated = now
-        if known and entry.state is StoredState.ASKING:
+        if open_keys and entry.state is StoredState.ASKING:
             entry.apply(StoredEvent.ANSWER if asked.questions else StoredEvent.WAKE, now)
-        return bool(known)
+        return bool(open_keys)
 
     async def signal(self, call_id: str, name: str, payload: Any) -> bool:
         """Store a signal for a task. Only the first one of each name counts. Return False if there is no such task."""

@@ -43,7 +43,7 @@ _UNKNOWN_OUTCOME: Final = (
 )
 _UNFIT_REASON: Final = "the answer does not fit its question"
 """Logged instead of the violated rule. A rule can contain form choices that only the user may know."""
-_EVENT_ACTIONS: Final[tuple[OperatorAction, ...]] = ("cancel", "retry", "expire")
+_EVENT_NAMES: Final[tuple[OperatorAction, ...]] = ("cancel", "retry", "expire")
 """The actions whose names are also events of the task state machine."""
 
 
@@ -93,12 +93,12 @@ class CallOperations:
     def possible(self, entry: CallEntry, content: CallContent, now: float) -> list[OperatorAction]:
         """Return the actions that the call allows now."""
         targets = TASK_MACHINE.targets
-        found: list[OperatorAction] = [each for each in _EVENT_ACTIONS if (entry.state, StoredEvent(each)) in targets]
+        actions: list[OperatorAction] = [each for each in _EVENT_NAMES if (entry.state, StoredEvent(each)) in targets]
         if not entry.has_ended and any(feature.can_remind(content, now) for feature in self._book.features):
-            found.append("remind")
+            actions.append("remind")
         if not entry.has_ended and any(_is_form(asked) for asked in content.user_questions.values()):
-            found.append("answer")
-        return found
+            actions.append("answer")
+        return actions
 
     async def cancel(self, call_id: str) -> None:
         """Cancel a task.
@@ -153,14 +153,14 @@ class CallOperations:
         def expire(entry: CallEntry, content: CallContent, now: float) -> list[Tell]:
             if (entry.state, StoredEvent.EXPIRE) not in TASK_MACHINE.targets:
                 raise already_ended(entry)
-            found = [feature.expire(content, entry, now) for feature in self._book.features]
+            tells = [feature.expire(content, entry, now) for feature in self._book.features]
             if entry.runs_once or content.is_continued:
                 content.error = {"code": INTERNAL_ERROR, "message": _EXPIRED}
             else:
                 entry.expires = now
             entry.content = self._book.seal.write(content, call_id)
             entry.apply(StoredEvent.EXPIRE, now)
-            return [tell for tell in found if tell is not None]
+            return [tell for tell in tells if tell is not None]
 
         for tell in await self._change(call_id, expire):
             tell()
@@ -212,9 +212,10 @@ class CallOperations:
         """
 
         def answer(entry: CallEntry, content: CallContent, now: float) -> str:
-            found = _open_question(entry, content, key)
-            name, asked = content.asked.names[found], content.asked.questions[found]
-            self._book.take_answers(entry, content, {found: _read_response(found, asked["params"], response)}, now)
+            wire_key = _open_question(entry, content, key)
+            name, asked = content.asked.names[wire_key], content.asked.questions[wire_key]
+            read = _read_response(wire_key, asked["params"], response)
+            self._book.take_answers(entry, content, {wire_key: read}, now)
             return name
 
         return await self._change(call_id, answer)
@@ -368,15 +369,15 @@ def _open_question(entry: CallEntry, content: CallContent, key: str) -> str:
     if entry.has_ended:
         raise already_ended(entry)
     questions, names = content.asked.questions, content.asked.names
-    found = key if key in questions else next((one for one, name in names.items() if name == key), None)
-    if found is None:
+    wire_key = key if key in questions else next((each for each, name in names.items() if name == key), None)
+    if wire_key is None:
         listed = ", ".join(map(quoted, questions)) or "none"
         raise CallNotChanged(f"the call has no such open question; its open questions: {listed}")
-    if found in content.client_questions:
+    if wire_key in content.client_questions:
         raise CallNotChanged("the client's software answers this question, not a user; wait for the client")
-    if not _is_form(questions[found]):
+    if not _is_form(questions[wire_key]):
         raise CallNotChanged("this question sends the user to a page; open the page to answer it")
-    return found
+    return wire_key
 
 
 def _read_response(key: str, params: Mapping[str, Any], response: Mapping[str, Any]) -> dict[str, Any]:

@@ -154,9 +154,9 @@ class Sweep(CallDelivery):
         except Exception as error:
             if not self._is_down:
                 self._is_down = True
-                known = isinstance(error, LedgerDown)
+                is_expected = isinstance(error, LedgerDown)
                 message = "tasks cannot be run; this is not logged again until they can be: %s"
-                logger.error(message, error, exc_info=None if known else error)
+                logger.error(message, error, exc_info=None if is_expected else error)
             return None
         if self._is_down:
             self._is_down = False

@@ -165,8 +165,8 @@ class CallWorker:
 
     def _check_changes(self, call_id: str | None) -> None:
         """Check for due tasks, and check running tasks that another process may have cancelled."""
-        found = self._claims.values() if call_id is None else [self._claims.get(call_id)]
-        for claim in list(found):
+        claims = self._claims.values() if call_id is None else [self._claims.get(call_id)]
+        for claim in list(claims):
             if claim is not None:
                 claim.look_soon()
         self._delivery.look_soon()
@@ -211,10 +211,10 @@ class CallWorker:
 
     async def _end_leases_of_dead(self) -> None:
         try:
-            for one in await self._book.store.list(limit=_MAX_FOLLOWED, states=[StoredState.RUNNING]):
-                if is_buried(one.holder):
+            for task in await self._book.store.list(limit=_MAX_FOLLOWED, states=[StoredState.RUNNING]):
+                if is_buried(task.holder):
                     # Reading the task for a change ends the dead worker's lease.
-                    await self._book.change(one.call_id, lambda entry, now: None)
+                    await self._book.change(task.call_id, lambda entry, now: None)
         except LedgerDown as error:
             _LOG.warning("the tasks of a dead worker continue only after their leases end: %s", error)
 
@@ -231,8 +231,8 @@ class CallWorker:
                 raise _ToolMissing
             self._book.record_time(now)
             features = self._book.features if entry.state is StoredState.DUE else ()
-            found = [feature.look(content, entry, now, holder=self.holder) for feature in features]
-            tells[:] = [tell for tell in found if tell is not None]
+            looks = [feature.look(content, entry, now, holder=self.holder) for feature in features]
+            tells[:] = [tell for tell in looks if tell is not None]
             if tells:
                 entry.content = self._book.seal.write(content, call_id)
             is_due = entry.state is StoredState.DUE and content.is_continued
