@@ -24,7 +24,7 @@ SHARED_SECONDS: Final = 0.001
 """How long a plain function may run before functions that wait for its thread move to other threads."""
 
 _SHARE: Final = 2
-"""The maximum number of slots for one owner, as a multiple of the free slots."""
+"""The maximum number of slots for one owner, in multiples of the free slots."""
 _RESERVED: Final = 0.25
 """The fraction of the slots that is reserved for owners without a slot."""
 
