@@ -143,7 +143,7 @@ def parse_body(body: bytes) -> Posted:
         text = body.decode("ascii")
         return parse_qs(text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=_MAX_PAIRS)
     except ValueError as error:
-        raise PostUnreadable("the body must be a form in UTF-8") from error
+        raise PostUnreadable("the body must be a UTF-8 form") from error
 
 
 def read_form(questions: OpenQuestions, posted: Posted) -> tuple[PageForm, dict[str, dict[str, Any]] | None]:
@@ -182,7 +182,9 @@ def _check_names(form: PageForm, posted: Posted) -> None:
 
 def _question_view(id: str, key: str, request: Mapping[str, Any]) -> QuestionView:
     if request.get("method") != "elicitation/create":
-        raise ValueError(f"question {key!r}: a page can ask only what a user answers, got {request.get('method')!r}")
+        raise ValueError(
+            f"question {key!r}: a page can show only questions that a user answers, got {request.get('method')!r}"
+        )
     params = mapping_of(request.get("params"))
     heading, text = _parts_of(str(params.get("message", "")))
     if params.get("mode") == "url":

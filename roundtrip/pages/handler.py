@@ -71,7 +71,7 @@ class QuestionPages(PageSite):
             ValueError: The ticket has characters that an address cannot have, or is too short.
         """
         if _TICKET_PATTERN.fullmatch(ticket) is None:
-            raise ValueError("ticket must have at least 16 letters, digits and . _ ~ -, and no others")
+            raise ValueError("ticket must have at least 16 characters, and only letters, digits and . _ ~ -")
         return f"{self._base}{_PATH}/{ticket}"
 
     async def respond(self, request: Request) -> Response:

@@ -103,8 +103,7 @@ def _check_templates(environment: jinja2.Environment, folder: Path, ours: Sequen
     for name in found.keys() - used - set(ours):
         nearest = get_close_matches(name, ours, n=1, cutoff=0.0)
         raise ValueError(
-            f"templates: {name!r} is no built-in template, and no template of yours uses it; did you mean "
-            f"{nearest[0]!r}?"
+            f"templates: {name!r} replaces no template, and no other template uses it; did you mean {nearest[0]!r}?"
         )
 
 
@@ -131,7 +130,7 @@ def _check_template(environment: jinja2.Environment, name: str, path: Path) -> s
     unknown = sorted(meta.find_undeclared_variables(tree) - given - environment.globals.keys() - _set_in(tree))
     if unknown:
         known = ", ".join(sorted(given))
-        raise ValueError(f"templates: {name!r} uses {unknown[0]!r}, which no page gives it; it has {known}")
+        raise ValueError(f"templates: {name!r} uses {unknown[0]!r}, which no page provides; it has {known}")
     return used
 
 

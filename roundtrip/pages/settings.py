@@ -58,8 +58,8 @@ class PageLook:
             raise ValueError("name must not be empty")
         if self.logo is not None and not (_PATH_PATTERN.fullmatch(self.logo) or _DATA_PATTERN.fullmatch(self.logo)):
             raise ValueError(
-                f"logo must be a path on the server of the pages, such as /static/logo.svg, or a data: address of an "
-                f"image in base64, got {self.logo[:80]!r}"
+                f"logo must be a path on the pages' server, such as /static/logo.svg, or a data: address with a "
+                f"base64 image, got {self.logo[:80]!r}"
             )
         if _COLOR_PATTERN.fullmatch(self.accent) is None:
             raise ValueError(f"accent must be a color as #rrggbb, got {self.accent[:80]!r}")

@@ -332,7 +332,7 @@ def test_body_is_read_as_utf8() -> None:
 def test_question_for_no_user_has_no_page() -> None:
     requests: list[dict[str, Any]] = [{"method": "sampling/createMessage", "params": {}}, {"method": "roots/list"}, {}]
     for request in requests:
-        with pytest.raises(ValueError, match="question 'q': a page can ask only what a user answers"):
+        with pytest.raises(ValueError, match="question 'q': a page can show only questions that a user answers"):
             form_of_questions({"q": request})
 
 

@@ -284,7 +284,7 @@ async def test_query_changes_nothing() -> None:
 
 def test_ticket_that_does_not_fit_an_address_is_rejected() -> None:
     for ticket in ("short", "x" * 3000, "a" * 16 + "\r\nSet-Cookie: a=b", "a" * 16 + "/../x", "ä" * 16):
-        with pytest.raises(ValueError, match="ticket must have at least 16 letters"):
+        with pytest.raises(ValueError, match="ticket must have at least 16 characters"):
             Browser(MemoryCalls({})).pages.url(ticket)
 
 

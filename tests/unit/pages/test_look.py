@@ -67,7 +67,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"accent": "#000000\n"}, "accent must be a color"),
     ({"name": " "}, "name must not be empty"),
     ({"language": 'en"'}, "language must be a tag such as 'en'"),
-    ({"logo": "https://cdn.example/logo.svg"}, "logo must be a path on the server of the pages"),
+    ({"logo": "https://cdn.example/logo.svg"}, "logo must be a path on the pages' server"),
     ({"logo": "//cdn.example/logo.svg"}, "logo must be"),
     ({"logo": "/\\cdn.example/logo.svg"}, "logo must be"),
     ({"logo": "javascript:alert(1)"}, "logo must be"),
@@ -163,15 +163,15 @@ def test_broken_templates_are_reported(tmp_path: Path) -> None:
 BROKEN = [
     ("question.html.j2", "{% block", r"'question\.html\.j2', line 1: "),
     ("base.html.j2", "\n{{ name | shout }}", r"'base\.html\.j2', line 2: No filter named 'shout'"),
-    ("ended.html.j2", "{{ nope.x }}", r"'ended\.html\.j2' uses 'nope', which no page gives it; it has .*is_error"),
+    ("ended.html.j2", "{{ nope.x }}", r"'ended\.html\.j2' uses 'nope', which no page provides; it has .*is_error"),
     (
         "ended.html.j2",
         '{% extends "bse.html.j2" %}',
         r"'ended\.html\.j2' uses 'bse\.html\.j2', which does not exist",
     ),
-    ("qestion.html.j2", "", r"'qestion\.html\.j2' is no built-in template, .* did you mean 'question\.html\.j2'\?"),
-    ("question.html", "", r"'question\.html' is no built-in template, .* did you mean 'question\.html\.j2'\?"),
-    ("old/base.html.j2", "", r"'old/base\.html\.j2' is no built-in template, .* did you mean 'base\.html\.j2'\?"),
+    ("qestion.html.j2", "", r"'qestion\.html\.j2' replaces no template, .* did you mean 'question\.html\.j2'\?"),
+    ("question.html", "", r"'question\.html' replaces no template, .* did you mean 'question\.html\.j2'\?"),
+    ("old/base.html.j2", "", r"'old/base\.html\.j2' replaces no template, .* did you mean 'base\.html\.j2'\?"),
 ]
 
 
