@@ -96,7 +96,7 @@ def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
     owner = function.owner
     if inbox is None:
         raise InvalidSignature(
-            f"{owner}: Approve(...) needs approvals=Approvals(groups=...) of its server, with principal= or auth=, and "
+            f"{owner}: Approve(...) needs approvals=Approvals(groups=...) on its server, with principal= or auth=, and "
             "Pages(authenticate=...), because callers must not decide their own calls"
         )
     task, limits = function.policy(TaskMode), function.limits
@@ -104,21 +104,25 @@ def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
     if approve is not None and not inbox.knows(approve.by):
         # Not an error: a group may be empty on purpose.
         logging.getLogger("roundtrip").warning(
-            "%s: no person can decide Approve(by=%r), as Approvals(groups=...) has only %s; correct by=, or add the "
-            "group",
+            "%s: no person can decide Approve(by=%r), because Approvals(groups=...) has only %s; correct by=, or "
+            "add the group",
             owner,
             approve.by,
             inbox.known,
         )
     if approve is None or approve.within is None:
         return
-    longest, option, cure = limits.max_age, "max_age", ", or give the tool task='required', whose calls may take days"
+    longest, option, cure = (
+        limits.max_age,
+        "max_age",
+        ", or give the tool task='required', so that its calls may take days",
+    )
     if task is not None and task.is_required:
         longest, option, cure = task.ttl, "task_ttl", ""
     if approve.within > longest:
         raise InvalidSignature(
             f"{owner}: within= must be at most {longest:g} seconds, the {option} of its calls, got {approve.within:g}; "
-            f"make it shorter, raise {option}={cure}"
+            f"shorten within=, raise {option}={cure}"
         )
 
 
@@ -212,8 +216,8 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             if not self.knows(question.by):
                 # The message omits the group name, which may come from a client.
                 LOG.warning(
-                    "no person can decide approval %r, as Approvals(groups=...) has not its group, but %s; correct "
-                    "by=, or add the group",
+                    "no person can decide approval %r, because Approvals(groups=...) does not have its group, but "
+                    "only %s; correct by=, or add the group",
                     name,
                     self.known,
                 )

@@ -72,12 +72,12 @@ def install_inbox(
     """
     if pages is None or pages.authenticate is None or pages.base_url is None:
         raise ValueError(
-            "approvals= needs pages=Pages(base_url=..., authenticate=...), which names the people who decide as "
-            "principal= names callers"
+            "approvals= needs pages=Pages(base_url=..., authenticate=...); authenticate= must name the people "
+            "who decide in the same way as principal= names callers"
         )
     parts = host.legs.parts
     if service is None or not gives_links:
-        raise ValueError("approvals= needs the channel 'link', by which a caller gets the result; add it to channels=")
+        raise ValueError("approvals= needs the channel 'link', so that callers can get the result; add it to channels=")
     bind = parts.protection.policy.bind_principal
     if bind is None or (bind is authenticated_principal and not has_auth):
         raise ValueError(

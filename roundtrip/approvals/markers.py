@@ -173,7 +173,9 @@ class Approvals:
             raise TypeError(f"Approvals(groups=...) must be a function or a mapping, got {type(groups).__name__}")
         of_each = cast("Mapping[str, object]", groups).values() if isinstance(groups, Mapping) else ()
         if any(isinstance(one, str) for one in of_each):
-            raise TypeError('Approvals(groups=...) maps each person to a list of groups: {"fay": ["finance"]}')
+            raise TypeError(
+                'Approvals(groups=...) must map each person to a list of groups, as in {"fay": ["finance"]}'
+            )
 
 
 class ApprovalQuestion(ExternalQuestion):
@@ -203,7 +205,7 @@ class ApprovalQuestion(ExternalQuestion):
             case {"pin": self.pin, "kind": "approval", "value": value}:
                 return Outcome(_APPROVAL.validate_python(value))
             case _:
-                raise AnswerInvalid("it replaces an approval of another wording")
+                raise AnswerInvalid("it replaces an approval with a different wording")
 
     @override
     def plain(self, value: Any) -> Any:
@@ -277,7 +279,7 @@ class ApprovalSettler:
         within = cast("ApprovalQuestion", waiting.question).within
         if within is not None and within > self.max_seconds:
             raise BodyMistake(
-                f"approval {waiting.key!r}: within= must be at most {self.max_seconds:g} seconds, the age of this "
+                f"approval {waiting.key!r}: within= must be at most {self.max_seconds:g} seconds, the lifetime of this "
                 f"call, got {within:g}; run the tool as a task, or give it a longer max_age= or task_ttl="
             )
 

@@ -12,9 +12,9 @@ from roundtrip.limited_logs import LOG
 from roundtrip.text import without_invisible
 
 _TWO_FORMS: Final = (
-    "its reader and its caller have principals of two forms. Pages(authenticate=...) must return what "
+    "the principals of its reader and its caller have different forms. Pages(authenticate=...) must return what "
     "Server(principal=...) returns for the same person, or an AccessToken if there is no principal=. A stored call "
-    "keeps the principal that it began with"
+    "keeps its first principal"
 )
 
 

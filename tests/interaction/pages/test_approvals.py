@@ -561,7 +561,7 @@ async def test_unknown_group_is_reported(caplog: pytest.LogCaptureFixture) -> No
     async def hand_over(team: str, ctx: Context) -> str:
         return (await ctx.approve("taking", "Take it?", by=team)).who
 
-    with pytest.raises(TypeError, match="maps each person to a list of groups"):
+    with pytest.raises(TypeError, match="must map each person to a list of groups"):
         Approvals(groups={"fay": "finance"})
     by_function = Approvals(groups=lambda person: ["finance"])
     shop(approvals=by_function, ledger=MemoryLedger()).add_tool(pay, confirm=misspelled)
@@ -572,8 +572,9 @@ async def test_unknown_group_is_reported(caplog: pytest.LogCaptureFixture) -> No
             await client.call_tool("hand_over", {"team": team})
     who, cure = "no person can decide", "correct by=, or add the group"
     assert [line for line in caplog.messages if who in line] == [
-        f"tool 'pay': {who} Approve(by='finanze'), as Approvals(groups=...) has only 'finance', 'safety'; {cure}",
-        f"{who} approval 'taking', as Approvals(groups=...) has not its group, but 'finance', 'safety'; {cure}",
+        f"tool 'pay': {who} Approve(by='finanze'), because Approvals(groups=...) has only 'finance', 'safety'; {cure}",
+        f"{who} approval 'taking', because Approvals(groups=...) does not have its group, but only "
+        f"'finance', 'safety'; {cure}",
     ]
 
 

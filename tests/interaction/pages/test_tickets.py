@@ -251,7 +251,7 @@ async def test_page_opens_for_nobody_else(caplog: pytest.LogCaptureFixture) -> N
 async def test_reader_of_another_form_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "roundtrip"), pytest.raises(AssertionError, match="404"):
         await booked_by(token("cli", "ann"), "ann")
-    assert "a page was not shown: its reader and its caller have principals of two forms" in caplog.text
+    assert "a page was not shown: the principals of its reader and its caller have different forms" in caplog.text
     assert "ann" not in caplog.text
 
 
