@@ -193,12 +193,12 @@ def _checked(given: Any, pages: Pages | None, *, knows_users: bool) -> frozenset
     names: list[Any] = list(given)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     known = ", ".join(CHANNELS)
     if not names:
-        raise ValueError(f"channels must have a name, got none; the names are {known}")
+        raise ValueError(f"channels must not be empty; the names are {known}")
     for name in names:
         if name not in CHANNELS:
-            raise ValueError(f"channels must have known names only, got {name!r}; the names are {known}")
+            raise ValueError(f"channels must have only known names, got {name!r}; the names are {known}")
         if (lack := _lack_of(name, pages, knows_users=knows_users)) is not None:
-            raise ValueError(f"channels must have no {name!r} {lack[0]}, got {names!r}; {lack[1]}")
+            raise ValueError(f"channels must not have {name!r} {lack[0]}, got {names!r}; {lack[1]}")
     return frozenset(names)
 
 
@@ -213,7 +213,7 @@ def _lack_of(name: ChannelName, pages: Pages | None, *, knows_users: bool) -> tu
     if pages.base_url is None:
         return "without a browser address", "add Pages(base_url=...)"
     if name == "link" and pages.authenticate is None:
-        why = "a model reads the address, so the page must open for its user alone"
+        why = "a model reads the address, so the page must open only for its user"
         return "without Pages(authenticate=...)", why
     if name == "link" and not knows_users:
         return "with principal=False", "a link opens for the user of the call, whom the server must know"

@@ -64,29 +64,29 @@ _SECRET_BYTES: Final = 16
 _HOLDER: Final = "its request"
 _KEY: Final = "page"
 _DESCRIPTION: Final = (
-    "Get the result of a call that waited for its user. Call it with the handle from that call's result, after the "
-    "user has answered on the page."
+    "Get the result of a call that waited for its user. Pass the handle from that call's result, after the user has "
+    "answered on the page."
 )
 _DESCRIPTION_WITH_ANSWERS: Final = (
-    "Continue a call that waits. Call it with the handle from that call's result: after the user has answered on the "
-    "page, or with answers, if that result has questions."
+    "Continue a waiting call. Pass the handle from that call's result, after the user has answered on the page. If "
+    "that result has questions, pass the answers as well."
 )
 _ANSWERS_DESCRIPTION: Final = (
-    "The answers by question, as the result with the questions says; null in place of an answer declines it."
+    "The answers by question, in the form that the result with the questions shows. Null declines a question."
 )
 _Answers = Annotated[dict[str, Any] | None, Field(description=_ANSWERS_DESCRIPTION)]
-_UNKNOWN: Final = "There is no such call, or it has expired. Begin it again."
+_UNKNOWN: Final = "There is no such call, or it has expired. Start the call again."
 _REFUSED: Final = (
-    "No answer was taken. Answers may only be to questions that this call asks you now; call continue_call with the "
-    "handle alone to see where it is."
+    "No answer was accepted. You may answer only the questions that this call asks you now. To see its state, call "
+    "continue_call with only the handle."
 )
 _NEEDS_CLIENT: Final = (
-    "This call needs a client that can answer for its own software, and this one cannot. Call it again with "
-    "handle={handle!r} from the client that made the call."
+    "This call has a question for the client's software, which this client cannot answer. Call continue_call with "
+    "handle={handle!r} again from the client that made the call."
 )
 _USER_UNKNOWN: Final = (
-    "a page cannot ask either, as the server does not know the user of this call: send an access token that names the "
-    "user, or let principal= of the server name them"
+    "a page cannot ask either, because the server does not know the user of this call; send an access token that names "
+    "the user, or let the server's principal= name the user"
 )
 
 
@@ -343,7 +343,7 @@ class StoredCalls(LegExtension):
                 call_id = await self._equal.awaiting(chain.from_iterable(labels_of_all))
         except (LedgerDown, ContentUnreadable) as error:
             # The call may ask nothing, and then it needs no store.
-            LOG.warning("calls that wait cannot be found, so repeated calls begin again: %s", error)
+            LOG.warning("waiting calls cannot be looked up, so a repeated call starts a new call: %s", error)
             return None
         view = await self._waiting.view(call_id) if call_id is not None else None
         if view is None or view.entry.has_ended or not await self._service.is_visible(view, ctx):
@@ -427,11 +427,11 @@ class StoredCalls(LegExtension):
             if view is not None and labels and not on_page:
                 view = await self._book.view(await self._equal.choose((*labels, *shared), journal.call_id))
         except (LedgerDown, ContentUnreadable) as error:
-            LOG.warning("a call of %s could not be stored for its questions: %s", function.owner, error)
+            LOG.warning("a call of %s could not be stored to wait for answers: %s", function.owner, error)
             self._book.tell_unstored(journal.call_id, call.name)
             raise store_down("Calls cannot be stored now") from error
         if view is None:
-            raise MCPError(code=INTERNAL_ERROR, message="This call has replies.ended; begin it again")
+            raise MCPError(code=INTERNAL_ERROR, message="This call has ended; start it again")
         self._service.start()
         if content.channel.is_local:
             # The leg has ended, and other legs may run before this request's reply. So report now that it sends no
@@ -503,7 +503,7 @@ class StoredCalls(LegExtension):
             except AnswersRefused:
                 return text_result(_REFUSED, is_error=True)
             except AnswersInvalid as error:
-                return text_result(f"No answer was taken: {error}. Call {CONTINUE_TOOL} again.", is_error=True)
+                return text_result(f"No answer was accepted: {error}. Call {CONTINUE_TOOL} again.", is_error=True)
         request = ctx.request_context
         if view.content.channel.is_local and self._local is not None:
             await self._local.show(view)

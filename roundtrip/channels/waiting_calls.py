@@ -131,7 +131,7 @@ class EqualCalls:
             if first != call_id and call_id not in others:
                 await self._book.change(call_id, self._drop, joins=first)
             return first
-        raise LedgerDown("equal calls are stored too often")
+        raise LedgerDown("too many equal calls are stored at once")
 
     def _drop(self, entry: CallEntry, now: float) -> bool:
         """Cancel a call. Return False if the call is chosen."""

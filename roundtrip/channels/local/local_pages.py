@@ -92,8 +92,8 @@ class LocalPages:
         if self._obstacle is None or not self.is_for(ctx):
             return None
         return (
-            f"a page in a browser cannot ask either, as {self._obstacle}. If a browser opens here all the same, set "
-            f"{LOCAL_PAGES_VARIABLE}=1 in the environment of the server"
+            f"a page in a browser cannot ask either, because {self._obstacle}. If a browser can open here, set "
+            f"{LOCAL_PAGES_VARIABLE}=1 in the server's environment"
         )
 
     def caller(self, principal: str | None) -> str:
@@ -164,7 +164,7 @@ class LocalPages:
                 await loop.create_task(site.start(), context=Context())
             except OSError as error:
                 self._sites.pop(loop, None)
-                self._obstacle = f"no port of this machine can be used: {error.strerror}"
+                self._obstacle = f"no local port can be used: {error.strerror}"
                 return None
         return self._sites[loop]
 
@@ -245,7 +245,7 @@ def obstacle_to_browser(
     if platform not in _OWN_SCREEN and not any(environment.get(name) for name in _DISPLAY_VARIABLES):
         return "there is no display: neither DISPLAY nor WAYLAND_DISPLAY is set"
     if is_frozen:
-        return "a frozen program cannot open a browser apart from its own streams"
+        return "a frozen program cannot open a browser without sharing its streams"
     return None
 
 

@@ -188,7 +188,7 @@ class LocalSite:
         if visit.is_used:
             # One of the two visitors is not the user's browser.
             del self._visits[ticket]
-            logger.warning("two programs opened the page of one call, so it was closed; call its tool again")
+            logger.warning("two programs opened the page of the same call, so the page was closed; call the tool again")
             return self._pages.error(404, *_USED)
         visit.is_used = visit.was_used = True
         url = self._pages.url(ticket)
@@ -234,10 +234,10 @@ class _Guarded:
         """Serve one request."""
         app, client = self._app, scope["client"]
         if Headers(scope=scope).getlist("host") != [self._name]:
-            app = PlainTextResponse("This server does not have this name\n", HTTPStatus.MISDIRECTED_REQUEST)
+            app = PlainTextResponse("This server does not serve this host name\n", HTTPStatus.MISDIRECTED_REQUEST)
         elif client is not None and is_of_another_user((client[0], client[1]), self._side):
-            LOG.warning("a program of another user of this machine asked for a page of a call, and was turned away")
-            app = PlainTextResponse("This server is another user's\n", HTTPStatus.FORBIDDEN)
+            LOG.warning("a program of another user on this machine requested a call page, and was rejected")
+            app = PlainTextResponse("This server belongs to another user\n", HTTPStatus.FORBIDDEN)
         await app(scope, receive, send)
 
 

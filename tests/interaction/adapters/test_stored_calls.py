@@ -143,7 +143,7 @@ async def test_other_users_get_neither_page_nor_result(kind: str, mode: str) -> 
         async with client_of(url, "eve", mode=mode) as client:
             stolen = await client.call_tool("continue_call", {"handle": handle_in(asked)})
             invented = await client.call_tool("continue_call", {"handle": "a.b"})
-        assert text_of(stolen) == text_of(invented) == "There is no such call, or it has expired. Begin it again."
+        assert text_of(stolen) == text_of(invented) == "There is no such call, or it has expired. Start the call again."
         assert (await Browser(url, "eve").open(link_in(asked))).status_code in (403, 404)
     assert shop.booked == []
 
@@ -282,7 +282,7 @@ def test_approvals_need_known_callers_and_an_inbox(kind: str) -> None:
     with pytest.raises(ValueError, match="approvals= needs to know callers"):
         made(kind, principal=None, pages=pages, approvals=Approvals(groups={"fred": ["finance"]}))
     _, tool = made(kind)
-    with pytest.raises(InvalidSignature, match=r"needs approvals=Approvals\(groups=...\) of its server"):
+    with pytest.raises(InvalidSignature, match=r"needs approvals=Approvals\(groups=...\) on its server"):
         tool(roundtrip.tool(confirm=Approve("Refund?", by="finance"))(plain_refund))
 
 

@@ -60,7 +60,7 @@ async def test_operator_answers_the_questions_of_a_page(log: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "action", "said"),
     [
-        ("2026-07-28", "cancel", "This call was cancelled, or its time is over."),
+        ("2026-07-28", "cancel", "This call was cancelled, or it has expired."),
         ("legacy", "expire", "This call has ended: an operator"),
     ],
 )

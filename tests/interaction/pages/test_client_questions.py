@@ -121,7 +121,7 @@ async def test_another_client_of_the_user_is_told_what_it_lacks() -> None:
         async with client_of(url) as other:
             result = await other.call_tool("continue_call", {"handle": handle, "answers": {"size": 4}})
             assert result.is_error
-            assert "needs a client that" in text_of(result)
+            assert "which this client cannot answer" in text_of(result)
         async with client_of(url, **CALLBACKS) as client:
             assert text_of(await client.call_tool("continue_call", {"handle": handle})) == "4 pie"
 

@@ -312,9 +312,9 @@ async def test_trace_names_the_model(tmp_path: Path) -> None:
 
 WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ("form", {}, "channels must be a list of names, such as"),
-    ([], {}, "channels must have a name, got none"),
-    (["form", "phone"], {}, "channels must have known names only, got 'phone'"),
-    (["url"], {}, "channels must have no 'url' without pages"),
+    ([], {}, "channels must not be empty"),
+    (["form", "phone"], {}, "channels must have only known names, got 'phone'"),
+    (["url"], {}, "channels must not have 'url' without pages"),
     (["local"], {"pages": Pages(base_url=BASE)}, "without a local page"),
     (
         ["url"],

@@ -78,7 +78,7 @@ async def test_lost_call_says_that_its_outcome_is_unknown() -> None:
         assert await change_task(ledger.tasks, handle.split(".")[0], lose)
         result = await client.call_tool("continue_call", {"handle": handle})
         assert result.is_error
-        assert "Its outcome is unknown: find out what was done before you begin the call again." in text_of(result)
+        assert "the outcome is unknown. Check what was done before you start the call again." in text_of(result)
         page = (await Browser(url, "ann").open(link)).text
     assert "We do not know whether the action was completed" in page
 
@@ -225,7 +225,7 @@ async def test_unknown_user_is_given_no_page(shows_links: bool, monkeypatch: pyt
                 await client.call_tool("pay", {"amount": 5})
         errors.append(failed.value)
     assert [error.code for error in errors] == [-32021, -32021]
-    assert shows_links or "as the server does not know the user of this call" in str(errors[0])
+    assert shows_links or "because the server does not know the user of this call" in str(errors[0])
 
 
 @kinds
@@ -234,7 +234,7 @@ async def test_strange_handle_is_unknown(kind: str, started: Servers, tmp_path: 
     async with hosted(bank(ledger=ledger).streamable_http_app()) as url, client_of(url) as client:
         for handle in ("a\0b.secret", "", ".", "a" * 100_000):
             result = await client.call_tool("continue_call", {"handle": handle})
-            assert text_of(result) == "There is no such call, or it has expired. Begin it again."
+            assert text_of(result) == "There is no such call, or it has expired. Start the call again."
     await ledger.aclose()
 
 
