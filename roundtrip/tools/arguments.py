@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 else:
     load_on_use(globals(), "roundtrip.tools.schema_checks")
 
-_SHOWN_MISTAKES = 2000
-_CALLED_BY: Final = "pydantic._internal._validate_call"
+_MAX_MISTAKE_CHARS = 2000
+_PYDANTIC_CALLER: Final = "pydantic._internal._validate_call"
 """Module in which pydantic checks the arguments of prompts and templates before it calls their function."""
 
 _JSON_TEXT = cast("type[Any]", Json)
@@ -64,7 +64,7 @@ def fields_rejected_by(error: BaseException) -> list[str] | None:
     at = cause.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
-    if at is None or at.tb_frame.f_globals.get("__name__") != _CALLED_BY:
+    if at is None or at.tb_frame.f_globals.get("__name__") != _PYDANTIC_CALLER:
         # The function itself raised it, so it is a crash in the author's code.
         return None
     mistakes = cause.errors(include_input=False, include_context=False, include_url=False)
@@ -74,7 +74,7 @@ def fields_rejected_by(error: BaseException) -> list[str] | None:
 def mistakes_in(error: ValidationError) -> str:
     """Return pydantic's text about the rejected arguments, shortened if necessary."""
     text = str(error)
-    return text if len(text) <= _SHOWN_MISTAKES else f"{text[:_SHOWN_MISTAKES]}..."
+    return text if len(text) <= _MAX_MISTAKE_CHARS else f"{text[:_MAX_MISTAKE_CHARS]}..."
 
 
 class ArgumentReader:
@@ -85,7 +85,7 @@ class ArgumentReader:
         check: Check that the arguments must pass as the client sent them. If set, texts are not parsed as JSON.
     """
 
-    __slots__ = ("_check", "_fields", "_model", "_parsed", "names")
+    __slots__ = ("_check", "_fields", "_json_fields", "_model", "names")
 
     def __init__(self, metadata: FuncMetadata, check: Callable[[object], None] | None = None) -> None:
         self._check = check
@@ -93,7 +93,7 @@ class ArgumentReader:
         fields = self._model.model_fields
         self._fields = tuple((field, _parameter_of(field, info)) for field, info in fields.items())
         # Clients may send a list or an object as JSON text.
-        self._parsed = frozenset(
+        self._json_fields = frozenset(
             name
             for field, info in fields.items()
             if check is None and _may_come_as_json(info)
@@ -134,9 +134,9 @@ class ArgumentReader:
             SchemaMismatch: The tool's check rejects the arguments.
         """
         given = arguments
-        if self._parsed:
+        if self._json_fields:
             for name, value in arguments.items():
-                if type(value) is str and name in self._parsed:
+                if type(value) is str and name in self._json_fields:
                     parsed = _parse(value)
                     if parsed is not value:
                         given = {**given, name: parsed}

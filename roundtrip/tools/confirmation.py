@@ -19,7 +19,7 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.questions.markers import NOTHING, Elicit, ExternalMarker
 from roundtrip.text import printable, quoted
 
-_SHOWN = 200
+_MAX_VALUE_CHARS = 200
 """Maximum number of characters shown for one value."""
 
 _PLAIN: Final = (int, float, Decimal, date, time, timedelta, UUID, NoneType)
@@ -41,7 +41,7 @@ class _Quoting(string.Formatter):
         return _as_json(value) if not format_spec else quoted(format(value, format_spec))
 
 
-_FILLED_IN = _Quoting()
+_FORMATTER = _Quoting()
 
 
 class Confirmation(BaseModel):
@@ -104,8 +104,8 @@ class ToolConfirmation(NamedTuple):
         """
         shown = _short if self.approve is None else _whole
         listed = [f"{name}: {shown(value)}" for name, value in arguments.items()]
-        filled_in = _FILLED_IN.vformat(self.template, (), arguments)
-        text = "\n".join([filled_in, "", *listed]).rstrip()
+        question_text = _FORMATTER.vformat(self.template, (), arguments)
+        text = "\n".join([question_text, "", *listed]).rstrip()
         if self.approve is None:
             return Elicit(text, Confirmation)
         if len(text) > self.approve.max_chars:
@@ -120,31 +120,31 @@ def _whole(value: Any) -> str:
     """Return a value's complete text, for an approver who did not write the value."""
     if isinstance(value, str):
         return quoted(value)
-    return printable(str(value)) if isinstance(value, _PLAIN) else _as_json(_opened(value))
+    return printable(str(value)) if isinstance(value, _PLAIN) else _as_json(_with_all_fields(value))
 
 
-def _opened(value: Any) -> Any:
+def _with_all_fields(value: Any) -> Any:
     """Convert models to dicts with all their fields. A pydantic dump would leave out fields that the model excludes."""
     if isinstance(value, BaseModel):
         fields: dict[str, Any] = {**vars(value), **(value.model_extra or {})}
-        return {name: _opened(field) for name, field in fields.items()}
+        return {name: _with_all_fields(field) for name, field in fields.items()}
     if isinstance(value, Mapping):
-        return {key: _opened(one) for key, one in cast("Mapping[Any, Any]", value).items()}
+        return {key: _with_all_fields(one) for key, one in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_opened(one) for one in cast("Iterable[Any]", value)]
+        return [_with_all_fields(one) for one in cast("Iterable[Any]", value)]
     return value
 
 
 def _short(value: Any) -> str:
     if isinstance(value, str):
         # Truncate before quoting, so that no escape sequence is cut.
-        return quoted(value[:_SHOWN]) + _rest(len(value))
+        return quoted(value[:_MAX_VALUE_CHARS]) + _omission_note(len(value))
     text = printable(str(value)) if isinstance(value, _PLAIN) else _as_json(value)
-    return text[:_SHOWN] + _rest(len(text))
+    return text[:_MAX_VALUE_CHARS] + _omission_note(len(text))
 
 
-def _rest(length: int) -> str:
-    return f"... (and {length - _SHOWN} more characters)" if length > _SHOWN else ""
+def _omission_note(length: int) -> str:
+    return f"... (and {length - _MAX_VALUE_CHARS} more characters)" if length > _MAX_VALUE_CHARS else ""
 
 
 def _as_json(value: Any) -> str:

@@ -21,10 +21,10 @@ from roundtrip.questions.markers import is_marker
 UNKNOWN: Final = "application/octet-stream"
 """Media type for bytes whose format is unknown."""
 
-_DEPTH: Final = 180
+_MAX_DEPTH: Final = 180
 """Maximum nesting depth of a result. Client parsers stop at 200 levels, and the message around it adds a few."""
-_DIGITS: Final = 4300
-_TOO_LARGE: Final = 10**_DIGITS
+_MAX_DIGITS: Final = 4300
+_TOO_LARGE: Final = 10**_MAX_DIGITS
 
 
 class Embeddable:
@@ -132,7 +132,7 @@ def as_text(value: Any) -> str:
         NotSendable: The value has no JSON form.
     """
     try:
-        return pydantic_core.to_json(value, fallback=_stand_in, indent=2).decode()
+        return pydantic_core.to_json(value, fallback=_json_fallback, indent=2).decode()
     except ValueError as error:
         raise unsendable(error) from error
 
@@ -145,14 +145,14 @@ def as_json(value: Any) -> Any:
     """
     try:
         # Keep NaN and infinity, and reject them below. As null, they would differ from the text of the same result.
-        data = pydantic_core.to_jsonable_python(value, fallback=_stand_in, inf_nan_mode="constants")
+        data = pydantic_core.to_jsonable_python(value, fallback=_json_fallback, inf_nan_mode="constants")
     except ValueError as error:
         raise unsendable(error) from error
     require_sendable(data)
     return data
 
 
-def _stand_in(value: Any) -> Any:
+def _json_fallback(value: Any) -> Any:
     """Return a JSON form for an object that pydantic cannot serialize, or raise ValueError with advice."""
     for kind, name, method in _BLOCK_METHODS:
         if isinstance(value, kind):
@@ -204,8 +204,10 @@ def require_sendable(data: Any) -> None:
 
 
 def _require_all(values: Iterable[Any], *, depth: int) -> None:
-    if depth == _DEPTH:
-        raise NotSendable(f"a result is nested more than {_DEPTH} levels deep, and clients cannot read it; flatten it")
+    if depth == _MAX_DEPTH:
+        raise NotSendable(
+            f"a result is nested more than {_MAX_DEPTH} levels deep, and clients cannot read it; flatten it"
+        )
     # JSON data has only exact types, so no isinstance: this loop visits every value of every result.
     for value in values:
         kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
@@ -223,7 +225,7 @@ def _require_all(values: Iterable[Any], *, depth: int) -> None:
                     f"a result has no JSON form: JSON has no number {value}; return None or a text instead"
                 )
         elif kind is int and not -_TOO_LARGE < value < _TOO_LARGE:
-            raise NotSendable(f"a result holds an integer of more than {_DIGITS} digits; return it as text")
+            raise NotSendable(f"a result holds an integer of more than {_MAX_DIGITS} digits; return it as text")
 
 
 def require_sendable_model(model: BaseModel) -> None:
@@ -243,7 +245,7 @@ def unsendable(error: ValueError) -> NotSendable:
     """Return an error that explains a failed serialization to the tool's author."""
     text = str(error)
     if "integer string conversion" in text:
-        return NotSendable(f"a result holds an integer of more than {_DIGITS} digits; return it as text")
+        return NotSendable(f"a result holds an integer of more than {_MAX_DIGITS} digits; return it as text")
     if "surrogates not allowed" in text:
         return NotSendable("a result holds text that is not valid Unicode: it has unpaired surrogates")
     if isinstance(error, UnicodeDecodeError) or "invalid utf-8" in text:

@@ -15,7 +15,7 @@ _SPHINX_FIELD = re.compile(
     r":(param|parameter|arg|argument|key|keyword|kwarg|type|raises?|except|exception|returns?|rtype|yields?|ytype"
     r"|i?var|cvar|vartype|meta)(?:[ \t]+([^:]*?))?[ \t]*:(.*)"
 )
-_OWN_LINE = re.compile(r"(?:[-*+•]|\d+[.)]|>>>|\.\.|\|)(?:\s|$)")
+_LAYOUT_LINE = re.compile(r"(?:[-*+•]|\d+[.)]|>>>|\.\.|\|)(?:\s|$)")
 _NO_FIELD = "\0"
 
 
@@ -61,7 +61,7 @@ def _without_other_sections(text: str) -> tuple[str, int]:
     The parser fails on an entry that is not `name: text`, and drops text between two sections.
     """
     lines = text.split("\n")
-    kept: list[str] = []
+    kept_lines: list[str] = []
     dropped = 0
     dropping = False
     for position, line in enumerate(lines):
@@ -70,8 +70,8 @@ def _without_other_sections(text: str) -> tuple[str, int]:
             dropped += 1
         elif not (dropping and (not line or _is_indented(line))):
             dropping = False
-            kept.append(line)
-    return "\n".join(kept).rstrip(), dropped
+            kept_lines.append(line)
+    return "\n".join(kept_lines).rstrip(), dropped
 
 
 def _read_numpy(text: str, names: frozenset[str]) -> _ReadDocstring:
@@ -137,13 +137,13 @@ def _entries(parsed: "Docstring", names: frozenset[str]) -> Mapping[str, str]:
             continue
         for name in entry.arg_name.split(","):
             plain = name.strip().strip("`").lstrip("\\*")
-            description = _joined(entry.description.replace(_NO_FIELD, ""))
+            description = _join_lines(entry.description.replace(_NO_FIELD, ""))
             if plain in names and description:
                 found.setdefault(plain, description)
     return found
 
 
-def _joined(entry: str) -> str:
+def _join_lines(entry: str) -> str:
     """Join an entry's lines, except where the layout matters (paragraphs, bullets, code)."""
     if "```" in entry:
         return entry.strip()
@@ -151,7 +151,7 @@ def _joined(entry: str) -> str:
     previous = ""
     for line in entry.strip().split("\n"):
         flows = previous and line and not _is_indented(previous) and not _is_indented(line)
-        if flows and not _OWN_LINE.match(line):
+        if flows and not _LAYOUT_LINE.match(line):
             lines[-1] = f"{lines[-1]} {line}"
         else:
             lines.append(line)

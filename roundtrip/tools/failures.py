@@ -40,7 +40,7 @@ _roundtrip_logger = logging.getLogger("roundtrip")
 
 T = TypeVar("T")
 
-_WORDS_CHARS: Final = 80
+_MAX_MESSAGE_CHARS: Final = 80
 """Maximum length of a question's message where it is shown instead of the missing name."""
 SERVER_ERROR: Final = -32000
 """The SDK also uses this code for closed connections. `data.reason` tells the two apart."""
@@ -80,8 +80,8 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
     if isinstance(error, UnexpectedToolError | UnexpectedResourceError):
         return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
     # A signature found to be invalid during a call, and a value that cannot be sent or stored, count as crashes.
-    foreseen = isinstance(error, ToolError | ResourceError | errors.RoundtripError)
-    if foreseen and not isinstance(
+    is_expected = isinstance(error, ToolError | ResourceError | errors.RoundtripError)
+    if is_expected and not isinstance(
         error, errors.InvalidSignature | errors.KeysMissing | errors.NotSendable | errors.ValueNotStorable
     ):
         return ToolError(f"{prefix}: {_sendable(str(error))}")
@@ -114,13 +114,13 @@ def told_by(failure: Exception, error: Exception) -> str | None:
     """
     if not isinstance(failure, ToolError) or not isinstance(error, errors.RoundtripError):
         return None
-    text = _with_words(str(failure), error)
+    text = _with_messages(str(failure), error)
     return text if text != str(failure) else None
 
 
-def _with_words(text: str, error: errors.RoundtripError) -> str:
+def _with_messages(text: str, error: errors.RoundtripError) -> str:
     for name, words in error.words.items():
-        shown = words if len(words) <= _WORDS_CHARS else f"{words[:_WORDS_CHARS]}..."
+        shown = words if len(words) <= _MAX_MESSAGE_CHARS else f"{words[:_MAX_MESSAGE_CHARS]}..."
         text = text.replace(repr(name), quoted(shown))
     return _sendable(text)
 
@@ -196,11 +196,11 @@ def cannot_ask(error: errors.CannotAsk) -> MCPError:
     if isinstance(error, errors.UrlRequired):
         return UrlElicitationRequiredError([error.request])
     if not isinstance(error, errors.CapabilityMissing):
-        return MCPError(code=INVALID_REQUEST, message=_with_words(str(error), error))
+        return MCPError(code=INVALID_REQUEST, message=_with_messages(str(error), error))
     data = MissingRequiredClientCapabilityErrorData(required_capabilities=error.required)
     return MCPError(
         code=MISSING_REQUIRED_CLIENT_CAPABILITY,
-        message=_with_words(str(error), error),
+        message=_with_messages(str(error), error),
         data=data.model_dump(by_alias=True, mode="json", exclude_none=True),
     )
 

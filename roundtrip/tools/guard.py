@@ -17,9 +17,9 @@ from roundtrip.resolvers.signatures import display_name, is_async
 if TYPE_CHECKING:
     from types import FrameType
 
-_OURS: Final = "roundtrip."
-_SERVERS: Final = ("mcp.server.", "fastmcp.")
-_THREADS: Final = ("anyio._backends.", "trio._core._thread_cache")
+_ROUNDTRIP_PREFIX: Final = "roundtrip."
+_SERVER_PREFIXES: Final = ("mcp.server.", "fastmcp.")
+_THREAD_MODULES: Final = ("anyio._backends.", "trio._core._thread_cache")
 """Modules that start a server's worker threads. In a thread that roundtrip starts, a roundtrip module is found first.
 """
 
@@ -44,14 +44,14 @@ def guarded(fn: Any) -> Any:
 
         @functools.wraps(fn)
         async def run_async(*given: Any, **named: Any) -> Any:
-            _refuse_foreign_server(fn)
+            _reject_foreign_server(fn)
             return await fn(*given, **named)
 
         return run_async
 
     @functools.wraps(fn)
     def run_plain(*given: Any, **named: Any) -> Any:
-        _refuse_foreign_server(fn)
+        _reject_foreign_server(fn)
         return fn(*given, **named)
 
     # Keep the methods of a function that `functools.lru_cache` wraps.
@@ -67,7 +67,7 @@ def _named_as(fn: Any, run: Any) -> Any:
     return run
 
 
-def _refuse_foreign_server(fn: Callable[..., Any]) -> None:
+def _reject_foreign_server(fn: Callable[..., Any]) -> None:
     """Raise if a server without roundtrip runs a function.
 
     Raises:
@@ -86,11 +86,11 @@ def _is_run_by_foreign_server(frame: FrameType | None) -> bool:
     """Return True if the nearest server in the call stack is not roundtrip."""
     while frame is not None:
         module = str(frame.f_globals.get("__name__"))
-        if module.startswith(_OURS):
+        if module.startswith(_ROUNDTRIP_PREFIX):
             return False
-        if module.startswith(_SERVERS):
+        if module.startswith(_SERVER_PREFIXES):
             return True
-        if module.startswith(_THREADS) and frame.f_code.co_name in ("run", "_work"):
+        if module.startswith(_THREAD_MODULES) and frame.f_code.co_name in ("run", "_work"):
             return True
         frame = frame.f_back
     return False

@@ -49,13 +49,13 @@ logger = logging.getLogger("roundtrip")
 
 FunctionT = TypeVar("FunctionT", bound=AskingFunction)
 
-_OF_SDK_TOOLS: Final = ("name", "title", "description", "annotations", "icons", "meta")
+_SDK_TOOL_OPTIONS: Final = ("name", "title", "description", "annotations", "icons", "meta")
 """Options that an SDK tool object carries."""
 # A docstring that matches nothing here has no sections, so its parsers need not be imported.
-_SECTIONED: Final = re.compile(r"^(?::\w|[A-Z][A-Za-z ]*:[ \t]*$|-{3,}[ \t]*$)", re.MULTILINE)
+_SECTION_START: Final = re.compile(r"^(?::\w|[A-Z][A-Za-z ]*:[ \t]*$|-{3,}[ \t]*$)", re.MULTILINE)
 
 
-_FOREIGN: Final = {"docket", "uncalled_for"}
+_DEPENDENCY_PACKAGES: Final = {"docket", "uncalled_for"}
 """Packages whose dependencies can fill parameters. Until one is imported, no parameter can have such a dependency."""
 
 
@@ -91,7 +91,7 @@ class ToolDefaults(NamedTuple):
 
     def filled(self, fn: Callable[..., Any]) -> Mapping[str, Any]:
         """Return the other library's dependencies, keyed by the tool parameter that each one fills."""
-        return {} if _FOREIGN.isdisjoint(sys.modules) else self.foreign.filled(fn)
+        return {} if _DEPENDENCY_PACKAGES.isdisjoint(sys.modules) else self.foreign.filled(fn)
 
     def reject(self, given: Any, subject: str) -> None:
         """Reject a value that is another library's dependency, in a place where roundtrip cannot resolve it.
@@ -99,7 +99,7 @@ class ToolDefaults(NamedTuple):
         Raises:
             InvalidSignature: The value is such a dependency.
         """
-        if not _FOREIGN.isdisjoint(sys.modules):
+        if not _DEPENDENCY_PACKAGES.isdisjoint(sys.modules):
             self.foreign.reject(given, subject)
 
 
@@ -159,7 +159,7 @@ def register(
         fn, prepared = target.fn, target.fn_metadata
         attached: options.ToolSpec = {
             **options.spec_of(fn),
-            **options.spec_from({name: getattr(target, name) for name in _OF_SDK_TOOLS}),
+            **options.spec_from({name: getattr(target, name) for name in _SDK_TOOL_OPTIONS}),
         }
     else:
         fn, prepared, attached = _callable_part(target), None, options.spec_of(target)
@@ -181,7 +181,7 @@ def register(
         schema = target.parameters
     else:
         text, documented = describe(fn)
-        described = {**documented, **_described_by_annotation(fn)}
+        described = {**documented, **_annotation_descriptions(fn)}
         schema = with_descriptions(schema, {names.get(key, key): text for key, text in described.items()})
         description = description or text
     if (given := spec.get("input_schema")) is not None:
@@ -221,13 +221,17 @@ def register(
         function=asking_function(signature, spec, arguments.names, defaults=defaults, version=version, convert=convert),
         arguments=arguments,
         visibility_gate=visibility_gate,
-        names_headers=bool(x_mcp_header_map(listed_schema := _served(schema, inline=defaults.inline and not by_hand))),
+        names_headers=bool(
+            x_mcp_header_map(listed_schema := _prepare_schema(schema, inline=defaults.inline and not by_hand))
+        ),
         listing=WireTool(
             name=name,
             title=spec.get("title"),
             description=description or "",
             input_schema=listed_schema,
-            output_schema=_served(results.output_schema, inline=defaults.inline) if results.output_schema else None,
+            output_schema=_prepare_schema(results.output_schema, inline=defaults.inline)
+            if results.output_schema
+            else None,
             annotations=options.hints_of_tool(spec),
             icons=spec.get("icons"),
             _meta=options.listed_meta(spec),
@@ -251,7 +255,7 @@ def with_descriptions(schema: dict[str, Any], descriptions: Mapping[str, str]) -
     return {**schema, "properties": described}
 
 
-def _served(schema: dict[str, Any], *, inline: bool) -> dict[str, Any]:
+def _prepare_schema(schema: dict[str, Any], *, inline: bool) -> dict[str, Any]:
     return schemas.inlined(schema) if inline and "$defs" in schema else copy.deepcopy(schema)
 
 
@@ -389,7 +393,7 @@ def describe(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
     text above the parameters; sections about results, errors and examples are left out.
     """
     text = inspect.cleandoc(_docstring(fn))
-    if not _SECTIONED.search(text):
+    if not _SECTION_START.search(text):
         return text, {}
     return docstring_sections.read_sections(text, frozenset(inspect.signature(fn).parameters))
 
@@ -422,7 +426,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _described_by_annotation(fn: Callable[..., Any]) -> Mapping[str, str]:
+def _annotation_descriptions(fn: Callable[..., Any]) -> Mapping[str, str]:
     """Return the parameter descriptions that are plain text in an annotation: `Annotated[int, "How many"]`."""
     described: dict[str, str] = {}
     for name, hint in hints_of(fn).items():

@@ -47,7 +47,7 @@ def order_of(version: str) -> VersionKey:
         return (1, version)
 
 
-class _Seen(NamedTuple):
+class _VisibleTools(NamedTuple):
     """Snapshot of the tools that clients see. It is replaced as a whole, so that no reader sees a partial change."""
 
     versions: Mapping[str, tuple[RegisteredTool, ...]]
@@ -73,17 +73,17 @@ class ToolRegistry:
         self._allowed_is_checked = True
         self.relist: Callable[[RegisteredTool, WireTool], WireTool] | None = None
         """Hook that changes how clients see a tool."""
-        self._seen: _Seen | None = None
+        self._seen: _VisibleTools | None = None
         self._lock = Lock()
 
     @property
-    def seen(self) -> _Seen:
+    def seen(self) -> _VisibleTools:
         """Return the snapshot that lists and calls read."""
         seen = self._seen
         if seen is None:
             with self._lock:
                 # Build the snapshot on first read: a server registers many tools before its first request.
-                seen = self._seen = self._look()
+                seen = self._seen = self._build_snapshot()
         return seen
 
     def __contains__(self, name: str) -> bool:
@@ -179,13 +179,13 @@ class ToolRegistry:
             key = version_key(version)
             if not versions or (version is not None and key not in versions):
                 raise UnknownTool(name)
-            left = {} if version is None else {other: tool for other, tool in versions.items() if other != key}
-            if left:
-                self._registered[name] = left
+            remaining = {} if version is None else {other: tool for other, tool in versions.items() if other != key}
+            if remaining:
+                self._registered[name] = remaining
             else:
                 del self._registered[name]
             self._seen = None
-        return any(self.sees(tool) for other, tool in versions.items() if other not in left)
+        return any(self.sees(tool) for other, tool in versions.items() if other not in remaining)
 
     def allow(self, names: Iterable[str] | None) -> None:
         """Show only the named tools, even if others are enabled; None lifts the limit. Call `refresh` afterwards.
@@ -198,8 +198,8 @@ class ToolRegistry:
                 f"allow_tools() must be given an iterable of names, got {names!r}; write allow_tools([{names!r}])"
             )
         allowed = None if names is None else frozenset(names)
-        if allowed is not None and (strangers := [name for name in allowed if not isinstance(name, str)]):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"allow_tools() must be given tool names, got {strangers[0]!r}")
+        if allowed is not None and (invalid := [name for name in allowed if not isinstance(name, str)]):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"allow_tools() must be given tool names, got {invalid[0]!r}")
         with self._lock:
             self._allowed, self._allowed_is_checked = allowed, allowed is None
 
@@ -224,9 +224,9 @@ class ToolRegistry:
     def refresh(self) -> None:
         """Rebuild the snapshot after a change."""
         with self._lock:
-            self._seen = self._look()
+            self._seen = self._build_snapshot()
 
-    def _look(self) -> _Seen:
+    def _build_snapshot(self) -> _VisibleTools:
         rules, allowed = self._visibility.rules, self._allowed
         seen: dict[str, tuple[RegisteredTool, ...]] = {}
         has_gates = False
@@ -239,7 +239,7 @@ class ToolRegistry:
             if shown:
                 seen[name] = tuple(shown[key] for key in keys) or tuple(shown.values())
         gates = [tool.visibility_gate for versions in seen.values() for tool in versions]
-        return _Seen(
+        return _VisibleTools(
             versions=MappingProxyType(seen),
             listing=tuple(map(self._listed, seen.values())),
             gates=tuple(gate for gate in gates if gate is not None),

@@ -42,7 +42,7 @@ WRAPPED = "x-fastmcp-wrap-result"
 """Key that marks an output schema whose only property, `result`, holds the returned value."""
 
 _SCALARS = (str, int, bool)
-_WRITTEN_OTHERWISE = frozenset(("serialization", "ser_json_inf_nan"))
+_SERIALIZER_KEYS = frozenset(("serialization", "ser_json_inf_nan"))
 _BYTES_OF_BLOCKS = {"data": True, "resource": {"blob": True}}
 _NO_SCHEMA = (PydanticUserError, pydantic_core.SchemaError, ValidationError, TypeError, ValueError, NameError)
 
@@ -50,7 +50,7 @@ _NO_SCHEMA = (PydanticUserError, pydantic_core.SchemaError, ValidationError, Typ
 NOTHING = inspect.Signature.empty
 """Marker for an annotation from which no output schema is generated."""
 
-_SAYS_NOTHING = (NOTHING, None, types.NoneType, Any, object)
+_TYPES_WITHOUT_SCHEMA = (NOTHING, None, types.NoneType, Any, object)
 _OBJECTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 _LISTS = (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.MutableSequence)
 _ITERATIONS = (collections.abc.Iterator, collections.abc.Iterable, collections.abc.Generator)
@@ -89,12 +89,12 @@ def results_for(
             raise InvalidSignature(
                 f"tool {tool!r}: output_schema= must not be combined with structured_output=False; leave one out"
             )
-        return _given(output_schema, tool=tool)
+        return _results_for_schema(output_schema, tool=tool)
     if structured is False:
         return Results(None, _converter(lambda value: None))
     read = returned_type(returns)
     if (metadata.output_schema or {}).get("type") != "object":
-        metadata = _completed(metadata, read, tool=tool)
+        metadata = _add_output_model(metadata, read, tool=tool)
     if metadata.output_schema is None:
         if structured:
             raise InvalidSignature(
@@ -107,19 +107,19 @@ def results_for(
         return Results(metadata.output_schema, _converter(lambda value: None))
     if unannotated(read) == dict[str, Any] and not metadata.wrap_output:
         schema = {"type": "object", "additionalProperties": True}
-        return Results(schema, _converter(_any_object, check=_later(schema)))
-    schema = _published(metadata)
+        return Results(schema, _converter(_require_object, check=_lazy_check(schema)))
+    schema = _published_schema(metadata)
     if unannotated(read) in (list[Any], tuple[Any, ...]):
-        return Results(schema, _converter(_any_list, check=_later(schema)))
-    check = _later(schema)
-    convert = _converter(_typed(metadata, check), check=check)
+        return Results(schema, _converter(_require_list, check=_lazy_check(schema)))
+    check = _lazy_check(schema)
+    convert = _converter(_typed_structure(metadata, check), check=check)
     # Compare by identity: the fast converter does not check constraints such as `Annotated[int, Ge(0)]`.
     if metadata.wrap_output and any(read is scalar for scalar in _SCALARS):
         return Results(schema, _scalar_converter(read, convert))
     return Results(schema, convert)
 
 
-def _given(schema: dict[str, Any], *, tool: str) -> Results:
+def _results_for_schema(schema: dict[str, Any], *, tool: str) -> Results:
     if schema.get("type") != "object":
         raise InvalidSignature(
             f"tool {tool!r}: an output schema must describe an object, with 'type': 'object' at its root; "
@@ -129,7 +129,7 @@ def _given(schema: dict[str, Any], *, tool: str) -> Results:
         check = schema_checks.checker(schema)
     except ValueError as error:
         raise InvalidSignature(f"tool {tool!r}: output_schema is {error}") from error
-    structure = _under_result if schema.get(WRAPPED) is True else _object_like
+    structure = _wrap_value if schema.get(WRAPPED) is True else _object_like
 
     def checked(value: Any) -> Any:
         structured = structure(value)
@@ -139,7 +139,7 @@ def _given(schema: dict[str, Any], *, tool: str) -> Results:
     return Results(schema, _converter(checked, check=check))
 
 
-def _completed(metadata: FuncMetadata, read: Any, *, tool: str) -> FuncMetadata:
+def _add_output_model(metadata: FuncMetadata, read: Any, *, tool: str) -> FuncMetadata:
     """Add the output schemas that the SDK does not generate: for enums, dates and root models."""
     returned = unannotated(read)
     if read is NOTHING or not isinstance(returned, type) or issubclass(returned, CallToolResult | InputRequiredResult):
@@ -154,7 +154,7 @@ def _completed(metadata: FuncMetadata, read: Any, *, tool: str) -> FuncMetadata:
         return FuncMetadata(arg_model=metadata.arg_model)
 
 
-def _published(metadata: FuncMetadata) -> dict[str, Any]:
+def _published_schema(metadata: FuncMetadata) -> dict[str, Any]:
     """Return the schema of values as they are sent: computed fields and serializers can change it."""
     schema = metadata.output_schema or {}
     try:
@@ -191,7 +191,7 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
             return value
         try:
             if isinstance(value, CallToolResult | content.ToolResult):
-                return _whole(value, check)
+                return _convert_result_object(value, check)
             if isinstance(value, Iterator):
                 # Keep the items, because they are read twice below. A deque becomes one text, as in the SDK; a list
                 # would not.
@@ -211,7 +211,7 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
     return convert
 
 
-def _whole(value: CallToolResult | content.ToolResult, check: Check | None) -> CallToolResult:
+def _convert_result_object(value: CallToolResult | content.ToolResult, check: Check | None) -> CallToolResult:
     result = value.to_call_tool_result() if isinstance(value, content.ToolResult) else value
     content.require_sendable_model(result)
     # Check both separately: inside a model, pydantic writes NaN and infinity as null.
@@ -221,7 +221,7 @@ def _whole(value: CallToolResult | content.ToolResult, check: Check | None) -> C
     return result
 
 
-def _later(schema: dict[str, Any]) -> Check:
+def _lazy_check(schema: dict[str, Any]) -> Check:
     """Return a check that compiles the schema on first use, because most tools never need the check."""
     prepared = functools.cache(lambda: schema_checks.checker(schema))
     return lambda value: prepared()(value)
@@ -235,7 +235,7 @@ def _object_like(value: Any) -> Any:
     return cast("Any", structured) if isinstance(structured, dict) else None
 
 
-def _any_object(value: Any) -> Any:
+def _require_object(value: Any) -> Any:
     structured = _object_like(value)
     if structured is None:
         raise schema_checks.SchemaMismatch(
@@ -244,11 +244,11 @@ def _any_object(value: Any) -> Any:
     return structured
 
 
-def _under_result(value: Any) -> Any:
+def _wrap_value(value: Any) -> Any:
     return {"result": content.as_json(value)}
 
 
-def _any_list(value: Any) -> Any:
+def _require_list(value: Any) -> Any:
     listed = content.as_json(_with_blocks(value))
     if not isinstance(listed, list):
         raise schema_checks.SchemaMismatch("", f"{type(value).__name__} is not a list")
@@ -265,12 +265,12 @@ def _with_blocks(value: Any) -> Any:
     return block.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_BYTES_OF_BLOCKS)
 
 
-def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
+def _typed_structure(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
     """Return a function that validates and serializes a value by its annotation, in the same way that the SDK does."""
     adapter = output_adapter(metadata)
     wraps = metadata.wrap_output
     model = unannotated(metadata.output_model)
-    surprising = _has_serializers(adapter.core_schema)
+    may_violate_schema = _has_serializers(adapter.core_schema)
 
     def structure(value: Any) -> Any:
         given = {"result": value} if wraps else value
@@ -284,7 +284,7 @@ def _typed(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
         except ValueError as error:
             raise content.unsendable(error) from error
         content.require_sendable(data)
-        if surprising or (type(validated) is not model and isinstance(validated, BaseModel)):
+        if may_violate_schema or (type(validated) is not model and isinstance(validated, BaseModel)):
             check(data)
         return data
 
@@ -298,18 +298,18 @@ def _has_serializers(core_schema: Any) -> bool:
     if not isinstance(core_schema, dict):
         return False
     parts = cast("dict[str, Any]", core_schema)
-    if not _WRITTEN_OTHERWISE.isdisjoint(parts):
+    if not _SERIALIZER_KEYS.isdisjoint(parts):
         return True
     return any(_has_serializers(part) for key, part in parts.items() if key != "metadata")
 
 
-def _scalar_converter(kind: type[Any], otherwise: Converter) -> Converter:
+def _scalar_converter(kind: type[Any], fallback: Converter) -> Converter:
     """Return a fast converter for str, int or bool. Its results equal those of the SDK's one-field model."""
     require = content.require_sendable_text if kind is str else content.require_sendable
 
     def convert(value: Any) -> CallToolResult | InputRequiredResult:
         if type(value) is not kind:
-            return otherwise(value)
+            return fallback(value)
         require(value)
         text = TextContent(type="text", text=value if kind is str else content.as_text(value))
         return CallToolResult(content=[text], structured_content={"result": value})
@@ -344,7 +344,7 @@ def returned_type(annotation: Any) -> Any:
     `Any`, `object`, `None` and content types get no schema. A bare `dict`, `list`, `tuple` or `set` may hold anything.
     An iterator is read as a list, because its items are sent as a list.
     """
-    if isinstance(annotation, str) or any(annotation is empty for empty in _SAYS_NOTHING):
+    if isinstance(annotation, str) or any(annotation is empty for empty in _TYPES_WITHOUT_SCHEMA):
         return NOTHING
     if get_origin(annotation) is Annotated:
         return _read_annotated(annotation)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 Check = Callable[[object], None]
 """Function that raises `SchemaMismatch` for a value that violates its schema."""
 
-_SHOWN_VALUE = 80
-_SHOWN_TEXT = 400
-_COMPARED_ERRORS = 10
+_MAX_VALUE_CHARS = 80
+_MAX_TEXT_CHARS = 400
+_MAX_ERRORS = 10
 
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:?[0-9]{2})?"
@@ -103,13 +103,13 @@ def input_checker(schema: Mapping[str, Any]) -> Check:
             part["additionalProperties"] = {"anyOf": [*cast("dict[str, Any]", named).values()]}
     formats = FormatChecker(formats=())
     for name, pattern in _FORMATS.items():
-        formats.checks(name)(_looking_like(pattern))
-    return _check_of_own(fixed, formats)
+        formats.checks(name)(_format_check(pattern))
+    return _compile_check(fixed, formats)
 
 
-def _looking_like(pattern: str) -> Callable[[object], bool]:
-    looks = re.compile(pattern)
-    return lambda value: not isinstance(value, str) or looks.fullmatch(value) is not None
+def _format_check(pattern: str) -> Callable[[object], bool]:
+    compiled = re.compile(pattern)
+    return lambda value: not isinstance(value, str) or compiled.fullmatch(value) is not None
 
 
 def checker(schema: Mapping[str, Any]) -> Check:
@@ -120,10 +120,10 @@ def checker(schema: Mapping[str, Any]) -> Check:
     Raises:
         ValueError: The JSON schema is invalid.
     """
-    return _check_of_own(copy.deepcopy(dict(schema)))
+    return _compile_check(copy.deepcopy(dict(schema)))
 
 
-def _check_of_own(schema: dict[str, Any], formats: "FormatChecker | None" = None) -> Check:
+def _compile_check(schema: dict[str, Any], formats: "FormatChecker | None" = None) -> Check:
     """Return a check that validates values against a schema that no other code changes; see `checker`."""
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.validators import extend, validator_for  # pyright: ignore[reportUnknownVariableType]
@@ -139,7 +139,7 @@ def _check_of_own(schema: dict[str, Any], formats: "FormatChecker | None" = None
         raise ValueError("not a usable JSON schema: it is nested too deeply") from None
     if (reference := _missing_reference(schema)) is not None:
         raise ValueError(f"not a valid JSON schema: it refers to {reference!r}, which is not in it")
-    brief = {word: _briefly(kind.VALIDATORS[word]) for word in ("anyOf", "oneOf") if word in kind.VALIDATORS}
+    brief = {word: _with_few_errors(kind.VALIDATORS[word]) for word in ("anyOf", "oneOf") if word in kind.VALIDATORS}
     # Pass an empty registry: the default registry fetches unknown references.
     validator: Validator = cast("Any", extend)(kind, brief)(
         schema, registry=cast("Any", Registry)(), format_checker=formats
@@ -147,7 +147,7 @@ def _check_of_own(schema: dict[str, Any], formats: "FormatChecker | None" = None
 
     def check(value: object) -> None:
         try:
-            error = _best_match(itertools.islice(validator.iter_errors(cast("Any", value)), _COMPARED_ERRORS))
+            error = _best_match(itertools.islice(validator.iter_errors(cast("Any", value)), _MAX_ERRORS))
             if error is not None:
                 raise _mismatch(error)
         except RecursionError:
@@ -158,16 +158,16 @@ def _check_of_own(schema: dict[str, Any], formats: "FormatChecker | None" = None
     return check
 
 
-def _briefly(keyword: Callable[..., Any]) -> Callable[..., Any]:
+def _with_few_errors(keyword: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `anyOf` or `oneOf` so that it collects only a few errors for each alternative."""
 
     def collect(validator: Any, *rest: Any) -> Any:
-        return keyword(_Brief(validator), *rest)
+        return keyword(_LimitedValidator(validator), *rest)
 
     return collect
 
 
-class _Brief:
+class _LimitedValidator:
     """The part of a validator that `anyOf` and `oneOf` use, limited to a few errors."""
 
     def __init__(self, validator: Any) -> None:
@@ -175,7 +175,7 @@ class _Brief:
         self._validator = validator
 
     def descend(self, *args: Any, **options: Any) -> Iterator[Any]:
-        return itertools.islice(self._validator.descend(*args, **options), _COMPARED_ERRORS)
+        return itertools.islice(self._validator.descend(*args, **options), _MAX_ERRORS)
 
 
 def _missing_reference(schema: dict[str, Any]) -> str | None:
@@ -217,7 +217,7 @@ def _best_match(errors: "Iterable[ValidationError]") -> "ValidationError | None"
 def _mismatch(error: "ValidationError | SchemaError") -> SchemaMismatch:
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
     whole = repr(error.instance)
-    shown = _short(whole, _SHOWN_VALUE)
+    shown = _short(whole, _MAX_VALUE_CHARS)
     arms = error.context or []
     if arms and all(arm.validator == "type" and not arm.path and isinstance(arm.validator_value, str) for arm in arms):
         # Replace "not valid under any of the given schemas", because it does not say which types are expected.
@@ -227,9 +227,9 @@ def _mismatch(error: "ValidationError | SchemaError") -> SchemaMismatch:
         problem = error.message.replace(whole, shown)
         without_value = error.message.replace(whole, "the value", 1)
     return SchemaMismatch(
-        _short(place.removeprefix("."), _SHOWN_TEXT),
-        _short(problem, _SHOWN_TEXT),
-        without_value=_short(without_value, _SHOWN_TEXT),
+        _short(place.removeprefix("."), _MAX_TEXT_CHARS),
+        _short(problem, _MAX_TEXT_CHARS),
+        without_value=_short(without_value, _MAX_TEXT_CHARS),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
-_GROWTH: Final = 4000
+_MAX_ADDED_VALUES: Final = 4000
 """Maximum number of values that inlining may add to a schema."""
 
 _KEYWORDS: Final = {
@@ -23,7 +23,9 @@ _KIND_OF: Final = {word: kind for kind, words in _KEYWORDS.items() for word in w
 # Keywords that restrict values. All other keywords only describe, even beside a `$ref`.
 _CONSTRAINTS: Final = _KIND_OF.keys() - {"$defs", "definitions", "contentSchema"}
 # Keywords that name a location in the schema. Inlining would duplicate the name.
-_NAMING: Final = frozenset(("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"))
+_LOCATION_KEYWORDS: Final = frozenset(
+    ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef")
+)
 _DEFINITION: Final = re.compile(r"#/\$defs/([^/]+)")
 
 
@@ -37,10 +39,10 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(definitions, dict):
         return copy.deepcopy(schema)
     try:
-        found = _Inliner(schema, cast("dict[str, Any]", definitions)).inlined()
+        result = _Inliner(schema, cast("dict[str, Any]", definitions)).inlined()
     except (RecursionError, _SchemaTooLarge):
-        found = None
-    return copy.deepcopy(schema) if found is None else found
+        result = None
+    return copy.deepcopy(schema) if result is None else result
 
 
 class _SchemaTooLarge(Exception):
@@ -54,7 +56,7 @@ class _Inliner:
         self._root = {key: value for key, value in schema.items() if key != "$defs"}
         self._references = {name: self._names_in(definition) for name, definition in definitions.items()}
         self._recursive = {name for name in definitions if name in self._reachable(self._references[name])}
-        self._room = _size(schema) + _GROWTH - _size(self._root)
+        self._budget = _size(schema) + _MAX_ADDED_VALUES - _size(self._root)
         """Number of values that inlining may still add."""
 
     def inlined(self) -> dict[str, Any] | None:
@@ -65,15 +67,17 @@ class _Inliner:
         """
         for part in subschemas(self._schema):
             # A reference to the inside of a definition, or to a missing definition.
-            elsewhere = self._name_of(part) is None and str(part.get("$ref")).startswith("#/$defs")
-            if elsewhere or any(word in part for word in _NAMING):
+            is_not_inlinable = self._name_of(part) is None and str(part.get("$ref")).startswith("#/$defs")
+            if is_not_inlinable or any(word in part for word in _LOCATION_KEYWORDS):
                 return None
         # Keep the recursive definitions that the schema still refers to.
         reachable = self._reachable(self._names_in(self._root))
-        kept = {name: part for name, part in self._definitions.items() if name in reachable & self._recursive}
-        self._room -= sum(map(_size, kept.values()))
+        kept_definitions = {
+            name: part for name, part in self._definitions.items() if name in reachable & self._recursive
+        }
+        self._budget -= sum(map(_size, kept_definitions.values()))
         root = self._inline_root()
-        definitions = {name: self._inline(part) for name, part in kept.items()}
+        definitions = {name: self._inline(part) for name, part in kept_definitions.items()}
         return {**root, "$defs": definitions} if definitions else root
 
     def _inline_root(self) -> dict[str, Any]:
@@ -89,34 +93,34 @@ class _Inliner:
     def _inline(self, schema: Any) -> Any:
         if not isinstance(schema, dict):
             return copy.deepcopy(schema)
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for key, value in cast("dict[str, Any]", schema).items():
             kind = _KIND_OF.get(key)
             if kind == "named" and isinstance(value, dict):
-                found[key] = {name: self._inline(part) for name, part in cast("dict[str, Any]", value).items()}
+                result[key] = {name: self._inline(part) for name, part in cast("dict[str, Any]", value).items()}
             elif (kind == "listed" or key == "items") and isinstance(value, list):
-                found[key] = [self._inline(part) for part in cast("list[Any]", value)]
+                result[key] = [self._inline(part) for part in cast("list[Any]", value)]
             elif kind == "single":
-                found[key] = self._inline(value)
+                result[key] = self._inline(value)
             elif key == "discriminator" and isinstance(value, dict):
-                found[key] = self._discriminator(cast("dict[str, Any]", value))
+                result[key] = self._discriminator(cast("dict[str, Any]", value))
             else:
-                found[key] = copy.deepcopy(value)
-        name = self._name_of(found)
+                result[key] = copy.deepcopy(value)
+        name = self._name_of(result)
         if name is None or name in self._recursive:
-            return found
-        del found["$ref"]
-        self._room -= _size(self._definitions[name])
-        if self._room < 0:
+            return result
+        del result["$ref"]
+        self._budget -= _size(self._definitions[name])
+        if self._budget < 0:
             raise _SchemaTooLarge
         definition = self._inline(self._definitions[name])
-        return _merged(definition, found)
+        return _merged(definition, result)
 
     def _discriminator(self, value: dict[str, Any]) -> dict[str, Any]:
         mapping = value.get("mapping")
         targets = list(cast("dict[str, Any]", mapping).values()) if isinstance(mapping, dict) else []
-        gone = any(_definition_name(target) not in {None, *self._recursive} for target in targets)
-        return copy.deepcopy({key: part for key, part in value.items() if not (gone and key == "mapping")})
+        is_inlined = any(_definition_name(target) not in {None, *self._recursive} for target in targets)
+        return copy.deepcopy({key: part for key, part in value.items() if not (is_inlined and key == "mapping")})
 
     def _name_of(self, schema: Mapping[str, Any]) -> str | None:
         """Return the name of the definition that a schema refers to; None if there is no such definition."""
@@ -129,12 +133,12 @@ class _Inliner:
 
     def _reachable(self, names: frozenset[str]) -> set[str]:
         seen: set[str] = set()
-        ahead = list(names)
-        while ahead:
-            name = ahead.pop()
+        pending = list(names)
+        while pending:
+            name = pending.pop()
             if name not in seen:
                 seen.add(name)
-                ahead += self._references[name]
+                pending += self._references[name]
         return seen
 
 
