@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Listed = Literal["prompts", "resources", "templates"]
 """A list that clients request. Templates and resources are read in the same way, but listed separately."""
 
-_LISTS: Final[tuple[Listed, ...]] = ("prompts", "resources", "templates")
+_ALL_LISTS: Final[tuple[Listed, ...]] = ("prompts", "resources", "templates")
 
 _Key = tuple[Shelf, str]
 
@@ -44,7 +44,7 @@ class Catalog:
         self._gate_evaluator = gates
         self._entries: dict[_Key, _CatalogEntry] = {}
         self._hidden: frozenset[_Key] = frozenset()
-        self._gates: dict[Listed, tuple[VisibilityGate, ...]] = dict.fromkeys(_LISTS, ())
+        self._gates: dict[Listed, tuple[VisibilityGate, ...]] = dict.fromkeys(_ALL_LISTS, ())
         self._gated_kinds: frozenset[Shelf] = frozenset()
         self._lock = Lock()
 
@@ -91,7 +91,7 @@ class Catalog:
                 self._entries.pop(key, None)
             else:
                 self._entries[key] = entry
-            self._look()
+            self._apply_rules()
 
     def remove(self, kind: Shelf, identifier: str) -> bool:
         """Remove an item. Return True if clients saw it."""
@@ -172,16 +172,16 @@ class Catalog:
         """Apply the current rules. Return the kinds whose visible items have changed."""
         with self._lock:
             before = self._hidden
-            self._look()
+            self._apply_rules()
             return list({kind for kind, _ in self._hidden ^ before})
 
     def _entry(self, kind: Shelf, identifier: str) -> _CatalogEntry:
         return self._entries.get((kind, identifier), _UNREGISTERED)
 
-    def _look(self) -> None:
+    def _apply_rules(self) -> None:
         rules, entries = self._visibility.rules, self._entries.items()
         hidden = frozenset[_Key](key for key, entry in entries if not rules.sees(entry.component))
         gated = [(entry.listed, entry.gate) for key, entry in entries if entry.gate is not None and key not in hidden]
         self._hidden = hidden
-        self._gates = {listed: tuple(gate for own, gate in gated if own == listed) for listed in _LISTS}
+        self._gates = {listed: tuple(gate for own, gate in gated if own == listed) for listed in _ALL_LISTS}
         self._gated_kinds = frozenset[Shelf](kind for (kind, _), entry in entries if entry.gate is not None)

@@ -40,9 +40,9 @@ _LISTINGS: Final[tuple[tuple[Listing, subscriptions.ServerEvent, ServerNotificat
     ("resources", subscriptions.ResourcesListChanged(), ResourceListChangedNotification()),
 )
 _LISTING_OF: Final[Mapping[type, Listing]] = {type(notification): listing for listing, _, notification in _LISTINGS}
-_PATIENCE_SECONDS: Final = 5.0
+_MAX_ANNOUNCE_SECONDS: Final = 5.0
 """Maximum number of seconds that a response waits for its announcements."""
-_KEPT_AT: Final = "roundtrip.older_clients"
+_STATE_KEY: Final = "roundtrip.older_clients"
 _MAX_URIS: Final = 1024
 _MAX_URI_CHARS: Final = 2048
 
@@ -55,18 +55,18 @@ event.
 class Changes:
     """Changes that one request has made and that are not announced yet."""
 
-    __slots__ = ("_by_session", "_ctx", "_notifies", "_on_bus", "_told")
+    __slots__ = ("_by_session", "_ctx", "_notified", "_notifies", "_on_bus")
 
     def __init__(self, ctx: ServerRequestContext[Any, Any]) -> None:
         self._ctx = ctx
         self._on_bus: set[Listing] = set()
         self._by_session: set[Listing] = set()
-        self._told: set[Listing] = set()
+        self._notified: set[Listing] = set()
         # On 2026-07-28, clients learn of changes only through a stream that they open. On older revisions, there is no
         # client to notify before `initialize` is answered.
         self._notifies = not is_retry_era(ctx.protocol_version) and ctx.method != "initialize"
         if self._notifies:
-            self._watch()
+            self._intercept_notifications()
 
     def note(self, listing: Listing) -> None:
         """Announce a changed list at the end of the request."""
@@ -78,7 +78,7 @@ class Changes:
         """Publish no event for a list, because the author's code has already published an event."""
         self._on_bus.discard(listing)
 
-    def _watch(self) -> None:
+    def _intercept_notifications(self) -> None:
         """Intercept notifications from the author's code, and send them on a stream that the client reads."""
         send = self._ctx.session.send_notification
 
@@ -91,14 +91,14 @@ class Changes:
                 return
             await send(notification, related_request_id if related_request_id is not None else _stream_of(self._ctx))
             self._by_session.discard(listing)
-            self._told.add(listing)
+            self._notified.add(listing)
 
         # A session object serves only one request, so patching it affects no other request.
         self._ctx.session.send_notification = send_and_notice  # type: ignore[method-assign]
 
     def publishing(self, listing: Listing) -> Any:
         """Wrap the publishing of an event, so that a client which gets a notification does not also get the event."""
-        is_notified = listing in self._by_session or listing in self._told
+        is_notified = listing in self._by_session or listing in self._notified
         return holding(_NOTIFIED, connection_of(self._ctx.session)) if is_notified else nullcontext()
 
     async def announce(self, bus: subscriptions.SubscriptionBus) -> None:
@@ -107,7 +107,7 @@ class Changes:
             # Break the reference cycle, so that the request is freed immediately.
             del self._ctx.session.send_notification
         # Announce even if the client has left or cancelled its request: the list has changed for all clients.
-        with anyio.move_on_after(_PATIENCE_SECONDS, shield=True):
+        with anyio.move_on_after(_MAX_ANNOUNCE_SECONDS, shield=True):
             for listing, event, notification in _LISTINGS:
                 if listing in self._by_session:
                     try:
@@ -159,18 +159,18 @@ class OlderClients:
         if ctx.method == "notifications/initialized":
             # If the server cannot send requests and there is no session, the next message arrives on another
             # connection.
-            stays = ctx.session.can_send_request or session_id_of(ctx.session) is not None
-            if stays and _KEPT_AT not in connection.state:
-                line = connection.state[_KEPT_AT] = _OlderClient(ctx.session)
-                connection.exit_stack.callback(line.end, self._effects.bus.subscribe(line.hear))
+            is_lasting = ctx.session.can_send_request or session_id_of(ctx.session) is not None
+            if is_lasting and _STATE_KEY not in connection.state:
+                client = connection.state[_STATE_KEY] = _OlderClient(ctx.session)
+                connection.exit_stack.callback(client.end, self._effects.bus.subscribe(client.receive))
             return
-        line = connection.state.get(_KEPT_AT)
+        client = connection.state.get(_STATE_KEY)
         uri = (ctx.params or {}).get("uri")
-        if isinstance(line, _OlderClient) and isinstance(uri, str):
+        if isinstance(client, _OlderClient) and isinstance(uri, str):
             if ctx.method == "resources/unsubscribe":
-                line.uris.discard(uri)
-            elif ctx.method == "resources/subscribe" and len(line.uris) < _MAX_URIS and len(uri) <= _MAX_URI_CHARS:
-                line.uris.add(uri)
+                client.uris.discard(uri)
+            elif ctx.method == "resources/subscribe" and len(client.uris) < _MAX_URIS and len(uri) <= _MAX_URI_CHARS:
+                client.uris.add(uri)
 
 
 class _OlderClient:
@@ -181,11 +181,11 @@ class _OlderClient:
         self.uris: set[str] = set()
         """URIs of the resources that the client has subscribed to."""
         self._waiting: dict[subscriptions.ServerEvent, None] = {}
-        self._telling: asyncio.Task[None] | None = None
+        self._send_task: asyncio.Task[None] | None = None
         # The SDK's own bus calls listeners on the publisher's event loop, which may be another one.
         self._loop = asyncio.get_running_loop()
 
-    def hear(self, event: subscriptions.ServerEvent) -> None:
+    def receive(self, event: subscriptions.ServerEvent) -> None:
         if _NOTIFIED.get() is connection_of(self._session):
             return
         if isinstance(event, subscriptions.ResourceUpdated) and event.uri not in self.uris:
@@ -199,16 +199,16 @@ class _OlderClient:
 
     def _note(self, event: subscriptions.ServerEvent) -> None:
         self._waiting[event] = None
-        if self._telling is None or self._telling.done():
-            work = self._tell()
-            self._telling = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+        if self._send_task is None or self._send_task.done():
+            work = self._send_waiting()
+            self._send_task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
 
     def end(self, unsubscribe: Any) -> None:
         unsubscribe()
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._send_task is not None:
+            self._send_task.cancel()
 
-    async def _tell(self) -> None:
+    async def _send_waiting(self) -> None:
         while self._waiting:
             event = next(iter(self._waiting))
             del self._waiting[event]

@@ -41,12 +41,12 @@ logger = logging.getLogger("roundtrip")
 
 T = TypeVar("T")
 
-_Found = dict[Hashable, Outcome]
+_Outcomes = dict[Hashable, Outcome]
 
 _MAX_PLANNED_LISTS: Final = 16
 """Number of lists whose plans are cached. A server has four lists, and each change to a list needs another plan."""
 
-_UNRUN = (
+_ALWAYS_TRUE_TYPES = (
     AbstractAsyncContextManager,
     AbstractContextManager,
     AsyncIterator,
@@ -145,7 +145,7 @@ def _walk_of(gates: tuple[VisibilityGate, ...], plan: Plan) -> _GateWalk:
     return _GateWalk(gates, plan, frozenset(plan.nodes[index].shared_as for index in lasting))
 
 
-def _together(gates: tuple[VisibilityGate, ...], replacements: Replacements) -> list[_GateWalk]:
+def _plan_walks(gates: tuple[VisibilityGate, ...], replacements: Replacements) -> list[_GateWalk]:
     if not gates:
         return []
     if len(gates) == 1:
@@ -156,7 +156,7 @@ def _together(gates: tuple[VisibilityGate, ...], replacements: Replacements) -> 
         # Each gate can be planned separately. Two gates cannot be planned together if they use the same name for
         # different things. That only matters for questions.
         half = len(gates) // 2
-        return [*_together(gates[:half], replacements), *_together(gates[half:], replacements)]
+        return [*_plan_walks(gates[:half], replacements), *_plan_walks(gates[half:], replacements)]
     return [_walk_of(gates, plan)]
 
 
@@ -186,7 +186,7 @@ class OpenGates:
         try:
             if self.managers is not None:
                 work = self.managers.around(work, ended_by=lambda value: None)
-            with holding(_INSIDE, self):
+            with holding(_SERVED_GATES, self):
                 return await work
         finally:
             if self.threads is not None:
@@ -203,7 +203,7 @@ class OpenGates:
             threads.take_over(self.threads, {lane: ours for lane, ours in known if None not in (lane, ours)})
 
 
-_INSIDE: ContextVar[OpenGates | None] = ContextVar("roundtrip_open_gates", default=None)
+_SERVED_GATES: ContextVar[OpenGates | None] = ContextVar("roundtrip_open_gates", default=None)
 """Gates of the item being served. A call may use several items at once, each with its own gates."""
 
 
@@ -235,7 +235,7 @@ class GateEvaluator:
 
     def opened_here(self, gate: VisibilityGate | None) -> OpenGates | None:
         """Return the open gates of the item being served in this context; None if `gate` is not among them."""
-        inside = _INSIDE.get()
+        inside = _SERVED_GATES.get()
         if inside is None or gate not in inside.gates or inside.request is not REQUEST.get() or inside.is_over:
             return None
         return inside
@@ -243,19 +243,19 @@ class GateEvaluator:
     async def open_all(self, gates: tuple[VisibilityGate, ...]) -> OpenGates:
         """Evaluate all visibility gates of a list."""
         request = REQUEST.get()
-        found = self._found(request)
+        found = self._request_values(request)
         context = cache(lambda: self.make_context(request.context if request is not None else None))
         opened: set[VisibilityGate] = set()
         for walk in self._walks_of(gates):
             managers, threads = TeardownStack(self.report), _GateThreads()
-            evaluating = self._evaluate(walk, context, {**self._held(request), **found}, managers, threads)
+            evaluating = self._evaluate(walk, context, {**self._item_values(request), **found}, managers, threads)
             try:
                 some, outcomes = await managers.around(evaluating, ended_by=lambda value: None)
             except Exception as error:  # noqa: BLE001 - the failure of a gate hides its item, and nothing else
                 _log_failure(walk.gates, error)
             else:
                 opened |= some
-                found |= _lasting(walk, outcomes)
+                found |= _lasting_outcomes(walk, outcomes)
             finally:
                 threads.close()
         return OpenGates(frozenset(opened), request, self)
@@ -270,14 +270,14 @@ class GateEvaluator:
             unseen: The request, if no roundtrip middleware has seen it.
         """
         request = REQUEST.get()
-        made = cache(lambda: self.make_context(request.context if request is not None else unseen))
-        found = self._found(request)
-        known = {**self._held(request), **found}
+        context = cache(lambda: self.make_context(request.context if request is not None else unseen))
+        found = self._request_values(request)
+        known = {**self._item_values(request), **found}
         walk = _walk_of((gate,), gate.planned.plan)
         managers, threads = TeardownStack(self.report), _GateThreads()
         opened: frozenset[VisibilityGate] = frozenset()
         try:
-            opened, outcomes = await self._evaluate(walk, made, known, managers, threads)
+            opened, outcomes = await self._evaluate(walk, context, known, managers, threads)
         except BaseException as error:
             ended = await managers.leave(error)
             if isinstance(ended, Exception):
@@ -287,7 +287,7 @@ class GateEvaluator:
         finally:
             if not opened:
                 threads.close()
-        found |= _lasting(walk, outcomes)
+        found |= _lasting_outcomes(walk, outcomes)
         if opened:
             plan = walk.plan
             lanes = {
@@ -301,7 +301,7 @@ class GateEvaluator:
 
     async def serve_unseen(self, work: Awaitable[T]) -> T:
         """Answer a request for an item that it cannot see. Gates opened earlier in this context are ignored."""
-        with holding(_INSIDE, None):
+        with holding(_SERVED_GATES, None):
             return await work
 
     def _walks_of(self, gates: tuple[VisibilityGate, ...]) -> list[_GateWalk]:
@@ -312,7 +312,7 @@ class GateEvaluator:
             # first.
             plain = tuple(gate for gate in gates if not gate.enters)
             entering = tuple(gate for gate in gates if gate.enters)
-            planned = (replacements, [*_together(plain, replacements), *_together(entering, replacements)])
+            planned = (replacements, [*_plan_walks(plain, replacements), *_plan_walks(entering, replacements)])
             if len(self._walks) >= _MAX_PLANNED_LISTS:
                 self._walks.clear()
             self._walks[gates] = planned
@@ -325,7 +325,7 @@ class GateEvaluator:
         known: Mapping[Hashable, Outcome],
         managers: TeardownStack,
         threads: LegThreads,
-    ) -> tuple[frozenset[VisibilityGate], _Found]:
+    ) -> tuple[frozenset[VisibilityGate], _Outcomes]:
         """Return the open gates, and all computed values."""
         scheduler = Scheduler(
             walk.plan,
@@ -335,7 +335,7 @@ class GateEvaluator:
             threads=threads,
             managers=managers,
             reused=reuse_known(walk.plan, known) if known else None,
-            is_isolated=_its_own(),
+            is_isolated=_own_error_test(),
         )
         offered = offer(context)
         try:
@@ -348,7 +348,7 @@ class GateEvaluator:
         }
         opened: set[VisibilityGate] = set()
         failures: dict[int, tuple[BaseException, list[VisibilityGate]]] = {}
-        own = _its_own()
+        own = _own_error_test()
         for gate, root in zip(walk.gates, walk.plan.roots, strict=True):
             outcome = outcomes.get(walk.plan.nodes[root.node].shared_as)
             failure = None
@@ -370,13 +370,13 @@ class GateEvaluator:
             _log_failure(failed, error)
         return frozenset(opened), outcomes
 
-    def _found(self, request: RequestRecord | None) -> _Found:
+    def _request_values(self, request: RequestRecord | None) -> _Outcomes:
         """Return the values that stay valid until the request ends. The caller may add values."""
         return {} if request is None or request.ended else request.found.setdefault(self, {})
 
-    def _held(self, request: RequestRecord | None) -> Mapping[Hashable, Outcome]:
+    def _item_values(self, request: RequestRecord | None) -> Mapping[Hashable, Outcome]:
         """Return the values that were computed for the item being served in this context."""
-        inside = _INSIDE.get()
+        inside = _SERVED_GATES.get()
         mine = inside is not None and inside.evaluator is self and inside.request is request and not inside.is_over
         return inside.known if inside is not None and mine else {}
 
@@ -425,11 +425,11 @@ def reuse_known(plan: Plan, known: Mapping[Hashable, Outcome]) -> Reused:
     return Reused(outcomes, {node.index for node in nodes if node.index not in needed})
 
 
-def _lasting(walk: _GateWalk, outcomes: Mapping[Hashable, Outcome]) -> _Found:
+def _lasting_outcomes(walk: _GateWalk, outcomes: Mapping[Hashable, Outcome]) -> _Outcomes:
     return {who: outcome for who, outcome in outcomes.items() if who in walk.lasting}
 
 
-def _its_own() -> Callable[[BaseException], bool]:
+def _own_error_test() -> Callable[[BaseException], bool]:
     """Return a function that tells a gate's own errors from a cancelled request or a process exit."""
     before = cancel_requests()
 
@@ -447,9 +447,11 @@ def _is_true(value: object) -> bool:
     Raises:
         InvalidSignature: The value must first be run or answered, and would always count as true.
     """
-    says_itself = hasattr(type(value), "__bool__") or hasattr(type(value), "__len__")
-    unrun = isinstance(value, _UNRUN) or inspect.isawaitable(value) or (callable(value) and not says_itself)
-    if unrun or value is NotImplemented:
+    has_truth_value = hasattr(type(value), "__bool__") or hasattr(type(value), "__len__")
+    is_always_true = (
+        isinstance(value, _ALWAYS_TRUE_TYPES) or inspect.isawaitable(value) or (callable(value) and not has_truth_value)
+    )
+    if is_always_true or value is NotImplemented:
         kind = type(cast("object", value)).__name__
         raise InvalidSignature(f"a visibility gate must yield a bool, got a {kind}")
     return bool(cast("object", value))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:
     load_on_use(globals(), "roundtrip.visibility.changes")
 
-_NOTING: Final = Lock()
+_CHANGES_LOCK: Final = Lock()
 
 
 class ListRequest:
@@ -72,7 +72,7 @@ class Announcer:
         # A tool on one server may change another server. No client of that server made this request.
         if served is None or served.announcer is not self:
             return
-        with _NOTING:
+        with _CHANGES_LOCK:
             if served.changes is None:
                 served.changes = changes.Changes(served.ctx)
         served.changes.note(listing)

@@ -131,7 +131,7 @@ class Rules(NamedTuple):
                 return rule.enabled
         return self.otherwise and self.since > hidden_at
 
-    def having(self, rule: _Rule, *, only: bool) -> Rules:
+    def with_rule(self, rule: _Rule, *, only: bool) -> Rules:
         """Return these rules followed by a later rule."""
         if only:
             return Rules(not rule.enabled, rule.serial, (rule,))
@@ -179,7 +179,7 @@ class Visibility:
         )
         with self._lock:
             rule = _Rule(next(self._serials), criteria, enabled)
-            self.rules = self.rules.having(rule, only=only)
+            self.rules = self.rules.with_rule(rule, only=only)
 
     enable = partialmethod(_decide, True)
     disable = partialmethod(_decide, False)
