@@ -167,7 +167,7 @@ class _DocketPart(LegPart):
     """Docket dependencies in one leg."""
 
     def __init__(self, parameters: DocketParameters, leg: OpenLeg) -> None:
-        self._tool, self._given = parameters.tool, parameters.given
+        self._tool, self._dependencies = parameters.tool, parameters.given
         self._call = leg.call
         self._task = cast("WorkerLeg | None", leg.stored)
         self._session = leg.request.session if leg.request is not None else None
@@ -186,7 +186,7 @@ class _DocketPart(LegPart):
                 Exception: The body failed and will not be retried.
             """
             attempt = self._task.content.attempt if self._task is not None else 1
-            values = {name: await self._value(dependency, attempt) for name, dependency in self._given.items()}
+            values = {name: await self._value(dependency, attempt) for name, dependency in self._dependencies.items()}
             timeout = _first(_LegTimeout, values)
             work = execute({**filled, **values}, context)
             if timeout is not None:
@@ -195,7 +195,7 @@ class _DocketPart(LegPart):
                 return await work
             except (Exception, BaseExceptionGroup) as raised:
                 retry = _first(Retry, values)
-                if self._task is None or retry is None or not _is_tried_again(verdict_on(raised), retry):
+                if self._task is None or retry is None or not _is_retried(verdict_on(raised), retry):
                     raise
                 self._task.retry_seconds = max(0.0, retry.delay.total_seconds())
                 logger.warning(
@@ -233,7 +233,7 @@ def _first(kind: type[T], values: Mapping[str, Any]) -> T | None:
     return next((value for value in values.values() if isinstance(value, kind)), None)
 
 
-def _is_tried_again(failure: BaseException, retry: Retry) -> bool:
+def _is_retried(failure: BaseException, retry: Retry) -> bool:
     """Return True if a failed body will be retried."""
     is_own = isinstance(failure, RoundtripError) and not isinstance(failure, ToolTimedOut)
     # Do not retry after a user's refusal or an author's mistake: another attempt would end in the same way.

@@ -44,7 +44,7 @@ _LOST_SECONDS: Final = 3.0
 """Time after which the message for a task that is still due counts as lost. If the message is not lost, Docket drops
 the duplicate.
 """
-_AGAIN_SECONDS: Final = 10.0
+_RESEND_SECONDS: Final = 10.0
 _SPREAD_SECONDS: Final = 0.25
 _SEND_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 1.0
@@ -120,9 +120,9 @@ class DocketEngine:
                 async with engine.serve_docket(docket) as cls.running:
                     yield
 
-        engine, found = self, cast("CallWorker", Legs())
+        engine, worker_dependency = self, cast("CallWorker", Legs())
 
-        async def roundtrip_leg(call_id: str, legs: CallWorker = found) -> None:
+        async def roundtrip_leg(call_id: str, legs: CallWorker = worker_dependency) -> None:
             await legs.run(call_id)
 
         return (roundtrip_leg,)
@@ -136,7 +136,7 @@ class DocketEngine:
         if self._binding is not None:
             raise InvalidSignature("a DocketEngine belongs to one server; create one for each server")
         self._binding = worked_by, book, system
-        book.store = _SendingCalls(book.store, self._wrote)
+        book.store = _SendingCalls(book.store, self._report_write)
 
     def start(self) -> None:
         """Implement `DistributedEngine.start`."""
@@ -151,13 +151,13 @@ class DocketEngine:
         if sender is not None:
             await sender.stop()
 
-    def _wrote(self, entry: CallEntry) -> None:
+    def _report_write(self, entry: CallEntry) -> None:
         """Report a write to this event loop's sender. If the loop has no sender, a sweep in another process finds the
         task.
         """
         sender = self._senders.get(asyncio.get_running_loop())
         if sender is not None:
-            sender.wrote(entry)
+            sender.report_write(entry)
 
     def deliver(self, engine: CallWorker) -> CallDelivery:
         """Implement `DistributedEngine.deliver`."""
@@ -187,9 +187,9 @@ class DocketEngine:
 class _SendingCalls:
     """Task store that reports this process's writes, so that tasks which become due are sent to Docket."""
 
-    def __init__(self, store: CallStore, wrote: Callable[[CallEntry], None]) -> None:
+    def __init__(self, store: CallStore, report_write: Callable[[CallEntry], None]) -> None:
         self._store = store
-        self._wrote = wrote
+        self._report_write = report_write
         self.load = store.load
         self.due = store.due
         self.list = store.list
@@ -201,18 +201,18 @@ class _SendingCalls:
         """Implement `CallStore.add`."""
         if not await self._store.add(entry):
             return False
-        self._wrote(entry)
+        self._report_write(entry)
         return True
 
     async def save(self, entry: CallEntry, *, version: int) -> bool:
         """Implement `CallStore.save`."""
         if not await self._store.save(entry, version=version):
             return False
-        self._wrote(entry)
+        self._report_write(entry)
         return True
 
 
-class _Link:
+class _DocketLink:
     """Connection to Docket's Redis from one event loop. It reconnects after each outage, and logs the outage once."""
 
     def __init__(
@@ -245,7 +245,7 @@ class _Link:
                 await self._sleep(_RETRY_SECONDS)
 
 
-class _Sender(_Link):
+class _Sender(_DocketLink):
     """Sender of due tasks to Docket. It resends tasks that stay due. Each event loop has one sender."""
 
     def __init__(self, engine: DocketEngine, book: CallBook, system: System) -> None:
@@ -254,15 +254,15 @@ class _Sender(_Link):
         self._system = system
         self._due: dict[str, int] = {}
         """Epochs of the tasks to send, keyed by call id."""
-        self._bell = asyncio.Event()
-        self._sweep = Sweep(book.store, self._look_at, system, room=lambda: _BATCH, spread=_SPREAD_SECONDS)
+        self._wake_event = asyncio.Event()
+        self._sweep = Sweep(book.store, self._check_tasks, system, room=lambda: _BATCH, spread=_SPREAD_SECONDS)
         self._work = begin_work(self._use_forever(), "send due tasks to Docket")
 
-    def wrote(self, entry: CallEntry) -> None:
+    def report_write(self, entry: CallEntry) -> None:
         """Send a task that is due. For a task that waits for a time, schedule another look at that time."""
         if entry.state is StoredState.DUE:
             self._due[entry.call_id] = entry.epoch
-            self._bell.set()
+            self._wake_event.set()
         elif entry.state is StoredState.WAITING:
             self._sweep.expect(entry.call_id, entry.due - entry.updated)
 
@@ -270,13 +270,13 @@ class _Sender(_Link):
         """Send all due tasks, then stop."""
         self._sweep.pause()
         self._is_stopping = True
-        self._bell.set()
+        self._wake_event.set()
         await asyncio.wait([self._work], timeout=_STOP_SECONDS)
         self._work.cancel()
         await asyncio.wait([self._work])
         await self._sweep.close()
 
-    async def _look_at(self, calls: Sequence[str]) -> None:
+    async def _check_tasks(self, calls: Sequence[str]) -> None:
         """Make tasks due whose time has come, and resend due tasks whose message was lost."""
         is_more = False
         # Start at a random task, because other processes look at the same tasks.
@@ -290,8 +290,8 @@ class _Sender(_Link):
                 await self._book.change(call_id, lambda entry, now: None)
                 is_more = True
             elif now - entry.due >= _LOST_SECONDS:
-                self.wrote(entry)
-                self._sweep.skip(call_id, _AGAIN_SECONDS)
+                self.report_write(entry)
+                self._sweep.skip(call_id, _RESEND_SECONDS)
             else:
                 self._sweep.skip(call_id, _LOST_SECONDS)
         if is_more and len(calls) >= _BATCH:
@@ -301,8 +301,8 @@ class _Sender(_Link):
     async def _use(self, docket: Docket) -> None:
         docket.register(_placeholder, [_FUNCTION])
         while self._due or not self._is_stopping:
-            await self._bell.wait()
-            self._bell.clear()
+            await self._wake_event.wait()
+            self._wake_event.clear()
             await self._send_due(docket)
 
     async def _send_due(self, docket: Docket) -> None:
@@ -313,7 +313,9 @@ class _Sender(_Link):
             return
         async with asyncio.timeout(_SEND_SECONDS):
             sent = await docket.add_many(calls)
-        failed = next((one.schedule_exception for one in sent if one.disposition is Disposition.FAILED), None)
+        failed = next(
+            (execution.schedule_exception for execution in sent if execution.disposition is Disposition.FAILED), None
+        )
         if isinstance(failed, Exception):
             raise failed
         self._is_down = False
@@ -323,7 +325,7 @@ async def _placeholder(call_id: str) -> None:
     """Placeholder for the workers' function, which has the same name."""
 
 
-class _Receiver(_Link, CallDelivery):
+class _Receiver(_DocketLink, CallDelivery):
     """Receiver of tasks for this event loop's `CallWorker`, through a Docket worker in this process.
 
     Docket delivers each task, and redelivers a task that this worker skipped. So the receiver need not look for tasks.
