@@ -17,7 +17,7 @@ from typing import Any, Final
 
 _DATA: Final = "known_clients.toml"
 _RELEASE: Final = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,4})")
-_PROXY: Final = " (via "
+_PROXY_SEPARATOR: Final = " (via "
 """Text that the proxy `mcp-remote` appends to its client's name."""
 _MAX_NAME_CHARS: Final = 200
 
@@ -102,7 +102,7 @@ def known_client(
         version: The version that the client announces. Without a valid version, only entries for all versions apply.
         overrides: Facts that replace the built-in facts, keyed by client name; None makes a client unknown.
     """
-    name = name[:_MAX_NAME_CHARS].partition(_PROXY)[0]
+    name = name[:_MAX_NAME_CHARS].partition(_PROXY_SEPARATOR)[0]
     if overrides and name in overrides:
         return overrides[name]
     return next((entry for entry in all_known_clients() if entry.fits(name, version)), None)
@@ -146,8 +146,8 @@ def _entry_of(data: dict[str, Any]) -> KnownClient:
 
 def _in_range(version: str | None, versions: str) -> bool:
     """Return True if a version is in the range. Only the numbers at the start of the version count."""
-    found = _RELEASE.match(version or "")
-    return found is not None and found[1] in _specifiers(versions)
+    release = _RELEASE.match(version or "")
+    return release is not None and release[1] in _specifiers(versions)
 
 
 @cache

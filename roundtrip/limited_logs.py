@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from roundtrip.system import SYSTEM
 
-_LINES: Final = 5
+_MAX_LINES: Final = 5
 _WINDOW_SECONDS: Final = 60.0
 _MAX_KEYS: Final = 256
 
@@ -24,12 +24,12 @@ class _Budget:
         since, count = self._kinds.get(kind, (now, 0))
         left_out = 0
         if now - since >= _WINDOW_SECONDS:
-            left_out = max(0, count - _LINES)
+            left_out = max(0, count - _MAX_LINES)
             since, count = now, 0
         if kind not in self._kinds and len(self._kinds) >= _MAX_KEYS:
             self._kinds.clear()
         self._kinds[kind] = since, count + 1
-        return left_out if count < _LINES else None
+        return left_out if count < _MAX_LINES else None
 
 
 class LimitedLog:

@@ -35,10 +35,10 @@ def is_on(given: object, variable: str, *, environment: Mapping[str, str], defau
         raise TypeError(f"{argument}= must be True or False, got {given!r}")
     if variable not in environment:
         return default
-    said = environment[variable].strip().lower()
-    if said not in _ON | _OFF:
-        raise ValueError(f"{variable} must be 1 or 0, got {said!r}")
-    return said in _ON
+    value = environment[variable].strip().lower()
+    if value not in _ON | _OFF:
+        raise ValueError(f"{variable} must be 1 or 0, got {value!r}")
+    return value in _ON
 
 
 def runs_tasks(given: object, *, environment: Mapping[str, str]) -> bool | Literal["own"]:
@@ -48,8 +48,8 @@ def runs_tasks(given: object, *, environment: Mapping[str, str]) -> bool | Liter
         TypeError: The argument has an invalid value.
         ValueError: The variable has an invalid value.
     """
-    said = environment.get(RUN_TASKS_VARIABLE, "").strip().lower() if given is None else given
-    if said == OWN:
+    value = environment.get(RUN_TASKS_VARIABLE, "").strip().lower() if given is None else given
+    if value == OWN:
         return OWN
     try:
         return is_on(given, RUN_TASKS_VARIABLE, environment=environment, default=True)

@@ -45,8 +45,8 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
     if text.isprintable() and (text.isascii() or _BLANK.search(text) is None):
         return text
     if keep_newlines:
-        return "\n".join(_spelled_out(line) for line in text.replace("\r\n", "\n").split("\n"))
-    return _spelled_out(text)
+        return "\n".join(_escaped(line) for line in text.replace("\r\n", "\n").split("\n"))
+    return _escaped(text)
 
 
 def quoted(text: str) -> str:
@@ -67,13 +67,13 @@ def columns_of(text: str) -> int:
     return len(text) + wide - sum(unicodedata.category(char) in ("Mn", "Me") for char in text)
 
 
-def _spelled_out(text: str) -> str:
-    kept = {found.start() for found in _EMOJI.finditer(text)}
+def _escaped(text: str) -> str:
+    emoji_selectors = {match.start() for match in _EMOJI.finditer(text)}
     return "".join(
         char.encode("unicode_escape").decode("ascii")
-        if _is_invisible(char) and char not in _JOINERS and place not in kept
+        if _is_invisible(char) and char not in _JOINERS and position not in emoji_selectors
         else char
-        for place, char in enumerate(text)
+        for position, char in enumerate(text)
     )
 
 
