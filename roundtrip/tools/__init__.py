@@ -1,1 +1,1 @@
-"""Tools: from options to a registered tool, and from a result to a reply."""
+"""Tools: options, registration, argument validation and results."""

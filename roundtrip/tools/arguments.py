@@ -40,8 +40,8 @@ class ArgumentsRejected(ToolError):
 
     def __init__(self, message: str, *, places: Iterable[object], names: Container[object]) -> None:
         super().__init__(message)
-        # For a cause of this type, the SDK's handler logs the field names; otherwise it would log the message. Keep
-        # only known names: unknown names and deeper paths are the client's own text.
+        # If the cause is a ValidationError, the SDK's handler logs only field names; otherwise, it would log the
+        # message. Keep only known names: unknown names and deeper paths are the client's own text.
         self.fields = rejected_fields(place for place in places if isinstance(place, str) and place in names)
 
 

@@ -1,6 +1,6 @@
 """Content: convert values to content blocks and JSON that every transport can carry and every client can read.
 
-Values that cannot be sent are rejected here, where the error can still name their author's tool.
+Values that cannot be sent are rejected here, so that the error names the tool that returned them.
 """
 
 import base64
@@ -22,13 +22,15 @@ UNKNOWN: Final = "application/octet-stream"
 """Media type for bytes whose format is unknown."""
 
 _MAX_DEPTH: Final = 180
-"""Maximum nesting depth of a result. Client parsers stop at 200 levels, and the message around it adds a few."""
+"""Maximum nesting depth of a result. Client parsers stop at 200 levels, and the protocol message around the result adds
+a few levels.
+"""
 _MAX_DIGITS: Final = 4300
 _TOO_LARGE: Final = 10**_MAX_DIGITS
 
 
 class Embeddable:
-    """Base class for files. It is separate from `media.py`, which few servers load."""
+    """Base class for files. It is not in `media.py`, because few servers load that module."""
 
     def to_resource_content(self) -> EmbeddedResource:
         """Return the content block that is sent to the client."""
@@ -144,7 +146,7 @@ def as_json(value: Any) -> Any:
         NotSendable: The value has no JSON form.
     """
     try:
-        # Keep NaN and infinity, and reject them below. As null, they would differ from the text of the same result.
+        # Keep NaN and infinity here, and reject them below. Written as null, they would differ from the result's text.
         data = pydantic_core.to_jsonable_python(value, fallback=_json_fallback, inf_nan_mode="constants")
     except ValueError as error:
         raise unsendable(error) from error
@@ -169,7 +171,7 @@ def _json_fallback(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     if type(value).__str__ is object.__str__:
-        # Its text would be the default repr, which shows a memory address.
+        # The object's text would be the default repr, which shows a memory address.
         kind = type(cast("object", value)).__qualname__
         raise ValueError(f"{kind} cannot be converted; return a dict, a dataclass or a model, or give it a __str__")
     return str(value)

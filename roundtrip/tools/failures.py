@@ -55,7 +55,7 @@ _SERVER_ERRORS: Final = (
 
 
 class Crashed(Exception):
-    """Crash of a body on an earlier leg, which logged it. The text is that of the original exception."""
+    """Crash of a body on an earlier leg. That leg logged the crash; the text is that of the original exception."""
 
 
 def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
@@ -89,7 +89,7 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
 
 
 def failed_tool(name: str, error: Exception, *, mask: bool) -> CallToolResult:
-    """Return the result for a failed leg if its text must not be logged; otherwise raise the `tool_failure` exception.
+    """Return the result of a failed leg whose text must not be logged. Otherwise, raise the `tool_failure` exception.
 
     Raises:
         ToolError: The arguments do not match the schema, or the tool failed.
@@ -178,7 +178,7 @@ def resource_failure(uri: str, registered: str | None, error: ResourceError) -> 
     elif (fields := fields_rejected_by(error)) is not None:
         logger.info("Resource %r rejected variables: %r", label, fields)
     else:
-        # Log only the innermost cause: the errors that wrap it quote the URI.
+        # Log only the innermost cause: the outer errors quote the URI.
         cause: BaseException = error
         while isinstance(cause, UnexpectedResourceError) and cause.__cause__ is not None:
             cause = cause.__cause__

@@ -56,11 +56,11 @@ class ToolOptions(TypedDict, total=False):
     version: str | int | None
     """The tool's version, if several versions share one name. By default, clients call the highest."""
     input_schema: dict[str, Any] | None
-    """JSON schema of the arguments, used instead of the one generated from the parameters. Arguments that do not match
-    it are rejected.
+    """JSON schema of the arguments, used instead of the schema generated from the parameters. Other arguments are
+    rejected.
     """
     output_schema: dict[str, Any] | None
-    """JSON schema of the result, used instead of the one generated from the return annotation."""
+    """JSON schema of the result, used instead of the schema generated from the return annotation."""
     enabled: Enabled | None
     """False to hide the tool initially; or a visibility gate: a function or `Depends` that decides per request."""
     dependencies: Sequence[Dependency | Callable[..., Any]] | None
@@ -74,8 +74,8 @@ class ToolOptions(TypedDict, total=False):
     max_age: float | None
     """Seconds after which a call cannot be resumed."""
     exactly_once: bool | Literal["when_possible"] | None
-    """True to run the body only once per call, even if the last leg is sent again; the ledger stores the result.
-    `when_possible` sends no additional round, so it does not protect calls without questions.
+    """True to run the body only once per call, even if the last leg is sent again; the ledger stores the result. For a
+    call without questions, True sends an additional round. `when_possible` does not, so it does not protect such calls.
     """
     on_unknown: OnUnknown | None
     """What to do if a process died while it ran the body of a run-once tool: `fail`, the default, or `rerun`."""

@@ -51,12 +51,13 @@ FunctionT = TypeVar("FunctionT", bound=AskingFunction)
 
 _SDK_TOOL_OPTIONS: Final = ("name", "title", "description", "annotations", "icons", "meta")
 """Options that an SDK tool object carries."""
-# A docstring that matches nothing here has no sections, so its parsers need not be imported.
+# Pattern for the start of a docstring section. The section parsers are imported only if a docstring matches it.
 _SECTION_START: Final = re.compile(r"^(?::\w|[A-Z][A-Za-z ]*:[ \t]*$|-{3,}[ \t]*$)", re.MULTILINE)
 
 
 _DEPENDENCY_PACKAGES: Final = {"docket", "uncalled_for"}
-"""Packages whose dependencies can fill parameters. Until one is imported, no parameter can have such a dependency."""
+"""Packages whose dependencies can fill parameters. Until a package is imported, no parameter can have its dependencies.
+"""
 
 
 class ForeignParameters(Protocol):
@@ -71,10 +72,10 @@ class ForeignParameters(Protocol):
         ...
 
     def reject(self, given: Any, subject: str, /) -> None:
-        """Reject a value that is such a dependency, in a place where roundtrip cannot resolve it.
+        """Reject a dependency of the other library, where roundtrip cannot resolve it.
 
         Raises:
-            InvalidSignature: The value is such a dependency.
+            InvalidSignature: The value is a dependency of the other library.
         """
         ...
 
@@ -94,10 +95,10 @@ class ToolDefaults(NamedTuple):
         return {} if _DEPENDENCY_PACKAGES.isdisjoint(sys.modules) else self.foreign.filled(fn)
 
     def reject(self, given: Any, subject: str) -> None:
-        """Reject a value that is another library's dependency, in a place where roundtrip cannot resolve it.
+        """Reject a dependency of another library, where roundtrip cannot resolve it.
 
         Raises:
-            InvalidSignature: The value is such a dependency.
+            InvalidSignature: The value is a dependency of another library.
         """
         if not _DEPENDENCY_PACKAGES.isdisjoint(sys.modules):
             self.foreign.reject(given, subject)

@@ -109,10 +109,10 @@ class ToolRegistry:
         return listing
 
     def find(self, name: str, version: str | None = None) -> Sequence[RegisteredTool]:
-        """Return a tool's visible versions, sorted from high to low; only one version if `version` is set.
+        """Return a tool's visible versions, sorted from high to low. With `version`, return only that version.
 
         Raises:
-            UnknownTool: The tool does not exist or is hidden. The message does not say which.
+            UnknownTool: The tool does not exist, or is hidden. The message does not distinguish the two.
         """
         found = self.seen.versions.get(name, ())
         if (key := version_key(version)) is not None:
@@ -122,7 +122,7 @@ class ToolRegistry:
         return found
 
     def registered_as(self, name: str, version: str | None) -> RegisteredTool:
-        """Return a tool in the given version or, by default, in its highest version. Hidden tools are included.
+        """Return a tool, visible or hidden, in the given version. Without a version, return the highest.
 
         Raises:
             UnknownTool: The tool does not exist.
@@ -169,7 +169,8 @@ class ToolRegistry:
         return any(self.sees(one) for one in (tool, replaced) if one is not None)
 
     def remove(self, name: str, version: str | None = None) -> bool:
-        """Remove one tool version or, by default, all. Return True if this changes the tools that clients see.
+        """Remove one version of a tool or, without `version`, all. Return True if this changes the tools that clients
+        see.
 
         Raises:
             UnknownTool: No tool, visible or hidden, has this name and version.
@@ -247,7 +248,7 @@ class ToolRegistry:
         )
 
     def _listed(self, shown: Sequence[RegisteredTool]) -> WireTool:
-        """Return the listing for a tool whose given versions are visible, as clients see it."""
+        """Return the list entry that clients get for a tool, given its visible versions."""
         listing = shown[0].listed_with(shown[1:])
         return listing if self.relist is None else self.relist(shown[0], listing)
 

@@ -193,8 +193,8 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
             if isinstance(value, CallToolResult | content.ToolResult):
                 return _convert_result_object(value, check)
             if isinstance(value, Iterator):
-                # Keep the items, because they are read twice below. A deque becomes one text, as in the SDK; a list
-                # would not.
+                # Keep an iterator's items, because they are read twice. As in the SDK, a deque becomes a single text
+                # block.
                 value = collections.deque(cast("Iterator[Any]", value))
             blocks = content.as_blocks(value)
             structured = structure(value)
@@ -256,7 +256,9 @@ def _require_list(value: Any) -> Any:
 
 
 def _with_blocks(value: Any) -> Any:
-    """Replace each image, sound and file in a list by its block without the bytes. The content holds the bytes."""
+    """Replace each image, sound and file in a list with its block, without the bytes. The result's content holds the
+    bytes.
+    """
     if isinstance(value, list | tuple):
         return [_with_blocks(item) for item in cast("Iterable[Any]", value)]
     block = content.as_block(value)
