@@ -135,7 +135,7 @@ class Catalog:
         work: Callable[[], Awaitable[T]],
         unseen: ServerRequestContext[Any, Any] | None = None,
     ) -> T:
-        """Serve a request with the first candidate that it may see, or as if it could see none of them.
+        """Serve a request with the first candidate that it may see. If it may see none, serve it with all gates closed.
 
         Args:
             kind: The kind of item.

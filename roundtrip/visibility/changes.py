@@ -146,7 +146,7 @@ def promise_changes(result: HandlerResult) -> HandlerResult:
 
 
 class OlderClients:
-    """A server's open connections to older clients, which it notifies about events on its bus."""
+    """A server's open connections to older clients. These clients are notified about events on the server's bus."""
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
@@ -182,7 +182,7 @@ class _OlderClient:
         """URIs of the resources that the client has subscribed to."""
         self._waiting: dict[subscriptions.ServerEvent, None] = {}
         self._send_task: asyncio.Task[None] | None = None
-        # The SDK's own bus calls listeners on the publisher's event loop, which may be another one.
+        # The SDK's own bus calls listeners on the publisher's event loop, which can differ from this one.
         self._loop = asyncio.get_running_loop()
 
     def receive(self, event: subscriptions.ServerEvent) -> None:

@@ -44,7 +44,7 @@ T = TypeVar("T")
 _Outcomes = dict[Hashable, Outcome]
 
 _MAX_PLANNED_LISTS: Final = 16
-"""Number of lists whose plans are cached. A server has four lists, and each change to a list needs another plan."""
+"""Number of cached plans for lists. A server has four lists, and a changed list needs a new plan."""
 
 _ALWAYS_TRUE_TYPES = (
     AbstractAsyncContextManager,
@@ -168,7 +168,7 @@ class OpenGates:
     request: RequestRecord | None
     evaluator: "GateEvaluator"
     known: Mapping[Hashable, Outcome] = field(default_factory=dict[Hashable, Outcome])
-    """Values that a leg can reuse, and also the gates of the items that the leg uses."""
+    """Computed values that a leg can reuse. The gates of items that the leg uses can also reuse them."""
     managers: TeardownStack | None = None
     """Context managers to exit after the item has been served."""
     threads: LegThreads | None = None
@@ -388,7 +388,7 @@ def shared_outcomes(scheduler: Scheduler) -> dict[Hashable, Outcome]:
 
 
 def failure_of(scheduler: Scheduler, index: int) -> BaseException | None:
-    """Return the error that left an isolated node without a value: the node's own error, or that of a node it needs."""
+    """Return the error that left an isolated node without a value. A node that it needs may have raised the error."""
     below = [index]
     while below:
         place = below.pop()
@@ -402,8 +402,8 @@ def failure_of(scheduler: Scheduler, index: int) -> BaseException | None:
 def reuse_known(plan: Plan, known: Mapping[Hashable, Outcome]) -> Reused:
     """Reuse outcomes from another plan, and skip the nodes that are only needed to compute them."""
     nodes = plan.nodes
-    # Do not reuse nodes that take call arguments or are remembered for the call: gates run before the call, and such
-    # nodes get other values there.
+    # Do not reuse nodes that take call arguments or are remembered for the call: gates run before the call, when these
+    # nodes have other values.
     of_call: set[int] = set()
     for node in nodes:
         takes = node.remember or any(entry.source is Source.ARGUMENT for entry in node.inputs)

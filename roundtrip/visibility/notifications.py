@@ -1,4 +1,4 @@
-"""List-change tracking: changes are noted during a request, and each changed list is announced once at its end.
+"""List-change tracking: changes are noted during a request, and each changed list is announced once when it ends.
 
 Code in any thread notes that it changed a list. The `Announcer`, a middleware around every request, then announces the
 noted changes (`changes.py`). A change that the author's code has announced is not announced again. Changes made outside
@@ -51,7 +51,7 @@ class ListRequest:
 
 
 LIST_REQUEST: ContextVar[ListRequest | None] = ContextVar("roundtrip_changes", default=None)
-"""Request being served. `REQUEST` cannot be used: it is set later, and middlewares may change lists before."""
+"""Request being served. `REQUEST` cannot be used, because middlewares may change lists before it is set."""
 
 
 class Announcer:
