@@ -50,7 +50,7 @@ _SEND_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 2.0
 _DRAIN_SECONDS: Final = 10.0
-"""Time that a worker of Docket's command line gives its legs to finish when it stops."""
+"""Time that legs have to finish when a worker of Docket's command line stops."""
 
 TaskFunction = Callable[..., Awaitable[None]]
 WorkedBy = Callable[[], AbstractAsyncContextManager[CallWorker]]
@@ -213,7 +213,7 @@ class _SendingCalls:
 
 
 class _DocketLink:
-    """Connection to Docket's Redis from one event loop. It reconnects after each outage, and logs the outage once."""
+    """Connection to Docket's Redis from one event loop. It reconnects after an outage, and logs each outage once."""
 
     def __init__(
         self, engine: DocketEngine, purpose: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

@@ -1,4 +1,4 @@
-"""Docket's dependencies: which of them the server fills, and what authors can write instead of the others.
+"""Docket dependencies: which of them roundtrip supports as parameters, and what to write instead of the others.
 
 They are recognized by their class names, so Docket and FastMCP are not imported and need not be installed.
 """
@@ -45,7 +45,7 @@ _CURES: Final = {
 
 
 def filled(fn: Callable[..., Any]) -> dict[str, Any]:
-    """Return the dependencies that the server fills, keyed by parameter name."""
+    """Return the function's supported Docket dependencies, keyed by parameter name."""
     given = given_by_partials(fn)
     parameters = inspect.signature(fn).parameters.values()
     return {each.name: each.default for each in parameters if each.name not in given and _is_filled(each.default)}
@@ -57,7 +57,7 @@ def fill(signature: FunctionSignature, policies: Mapping[type, object]) -> LegEx
 
 
 def reject(given: Any, subject: str) -> None:
-    """Reject a Docket or FastMCP dependency, or the class of one, where the server does not fill it.
+    """Reject a Docket or FastMCP dependency, or its class, in a place where roundtrip does not support it.
 
     Raises:
         InvalidSignature: The value is a Docket or FastMCP dependency, or its class.
