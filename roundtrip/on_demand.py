@@ -16,12 +16,12 @@ def load_public_name(
     """Return a package's public name. The package's `__getattr__` calls this function.
 
     Hide that `__getattr__` from type checkers and editors, which would otherwise accept any attribute and infer no
-    type. They read the same imports under `if TYPE_CHECKING`.
+    type. Repeat the imports under `if TYPE_CHECKING` for them.
 
     Args:
         package: The package's name.
         name: The attribute.
-        homes: Public names by the module that defines them. A module in the package may be written as `.module`.
+        homes: Each module's public names, keyed by module. A module in the package may be written as `.module`.
         modules: The package's modules that are also its attributes.
 
     Raises:
@@ -38,7 +38,8 @@ def load_public_name(
             # Set the attribute, so that Python does not call `__getattr__` for it again.
             setattr(sys.modules[package], name, value)
             return value
-    # Skip private names: inspection tools request `__wrapped__` and the like, which must not import the testing kit.
+    # Skip private names: inspection tools request names such as `__wrapped__`, and that must not import the testing
+    # kit.
     for module in modules if not name.startswith("_") else ():
         if name in import_module(f"{package}.{module}").__all__:
             # Raise ImportError, because `from ... import` would discard the text of an AttributeError.
@@ -61,7 +62,7 @@ def load_on_use(importer: dict[str, Any], *modules: str) -> None:
 
 
 class _NotLoaded:
-    """Placeholder that replaces itself by the module when an attribute is read."""
+    """Placeholder that replaces itself with the module when an attribute is read."""
 
     def __init__(self, importer: dict[str, Any], name: str, module: str) -> None:
         self._importer = importer
@@ -70,7 +71,7 @@ class _NotLoaded:
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):
-            # Inspection tools read such names from every object. They must not import a module that may not be
+            # Inspection tools read dunder names from every object, and must not import a module that may not be
             # installed.
             raise AttributeError(attribute)
         module = self._importer[self._name] = import_module(self._module)

@@ -49,7 +49,8 @@ class ResolverPlans(dict[Hashable, Node]):
 
 
 def find_resolved_parameters(fn: Any) -> dict[str, tuple[Marker, bool]]:
-    """Return the function's parameters that a `Resolve` fills, each with its marker, and True if it takes the outcome.
+    """Return the parameters that a `Resolve` fills, with their markers. Each marker comes with True if its parameter
+    takes the outcome.
 
     Raises:
         InvalidSignature: A marker is nested inside a union or another type.

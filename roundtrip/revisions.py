@@ -17,7 +17,7 @@ CLIENTS_STOP_AFTER_ROUNDS: Final = 10
 
 @lru_cache(maxsize=32)
 def is_retry_era(revision: str | None) -> bool:
-    """Return True if a server returns its questions on this revision. None means that there is no client."""
+    """Return True if questions are returned to clients on this revision. Without a client, the revision is None."""
     return revision is not None and is_version_at_least(revision, FIRST_OF_RETRY_ERA)
 
 

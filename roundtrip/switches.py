@@ -6,7 +6,7 @@ from typing import Final, Literal
 FAST_LANE_VARIABLE: Final = "ROUNDTRIP_FAST_LANE"
 PROBE_VARIABLE: Final = "ROUNDTRIP_PROBE"
 PROBE_TOOL: Final = "roundtrip_probe"
-"""Tool that `roundtrip doctor` calls, if the switch for it is on."""
+"""Tool that `roundtrip doctor` calls. A switch adds it to a server."""
 RUN_TASKS_VARIABLE: Final = "ROUNDTRIP_RUN_TASKS"
 OWN: Final = "own"
 """Value that limits a process to the tasks that its own clients have created or asked for."""

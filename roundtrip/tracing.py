@@ -61,7 +61,7 @@ class Beginning(NamedTuple):
     token_bytes: int | None
     arguments: Mapping[str, Any]
     within: str | None
-    """Id of the call whose function made this call."""
+    """Id of the outer call, whose function made this call; None if the client made it."""
     takes_over: bool = False
     """True if this worker continues a task because the previous worker stopped renewing its lease."""
 
