@@ -131,8 +131,8 @@ class Installation(Attached, Generic[HostT]):
         low_level.middleware.insert(place + 1, self)
 
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        """Serve one message as an SDK middleware. Record this installation for the request, and raise its protocol
-        error.
+        """Serve one message as an SDK middleware. Record this installation for it, and raise its protocol error, if
+        any.
         """
         serving = InstalledServing(self, ctx)
         with holding(_SERVING, serving):

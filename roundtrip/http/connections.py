@@ -86,9 +86,7 @@ class SseOptions(_TransportOptions, total=False):
 
 
 def watch_app(server: MCPServer[Any], app: Starlette, options: HttpOptions) -> Starlette:
-    """Make the SDK's application end live calls on disconnect, limit the JSON values in a request, and be able to
-    restart.
-    """
+    """Adapt the SDK application: end live calls on disconnect, limit a request's JSON values, and allow restarts."""
     # The SDK makes the streams itself, so a log filter is the only way to reach them. Adding a filter twice has no
     # effect.
     _STREAM_LOG.addFilter(_is_not_chunk)

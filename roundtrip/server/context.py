@@ -118,7 +118,7 @@ class Context(AskingContext[LifespanContextT, RequestT]):
     ) -> None:
         """Send a message for the client's log. A 2026-07-28 client receives only the levels that its request asks for.
 
-        Code before a question runs on every leg, so each leg sends its messages again.
+        Code before a question runs on every leg, so each leg sends that code's messages again.
 
         Args:
             level: The severity.
@@ -205,7 +205,7 @@ class Context(AskingContext[LifespanContextT, RequestT]):
 
     @property
     def blocking(self) -> "BlockingContext":
-        """Return an object with the same methods for a plain `def` tool, which waits in its worker thread."""
+        """Return this context's methods in blocking form, for a plain `def` tool that waits in its worker thread."""
         return BlockingContext(self)
 
 

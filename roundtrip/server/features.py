@@ -88,7 +88,7 @@ def reject_waits(caller: str, computed: ComputedValues) -> Never:
 
 
 class _TaskNeed(LegExtension):
-    """Requirement that some tools run as a task, even for clients without task support."""
+    """Leg extension for tools that run as tasks. A tool that requires a task rejects clients without task support."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -106,7 +106,7 @@ class _TaskNeed(LegExtension):
 
 
 class _ApprovalNeed(LegExtension):
-    """Requirement for an inbox, which tools that need an approval have."""
+    """Registration check: a tool that needs an approval needs an inbox on its server."""
 
     def __init__(self, stored_of: Callable[[], StoredCalls | None]) -> None:
         self._stored_of = stored_of

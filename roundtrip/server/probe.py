@@ -175,7 +175,7 @@ class Probe:
         try:
             await ctx.ask(_QUESTION, question, bool)
         except ChannelMissing as error:
-            # The doctor reports this client's missing channel. The log would warn about a client that no user has.
+            # The doctor itself reports the missing channel, so the log must not warn about the doctor's client.
             raise ToolError(str(error)) from error
         return {"instance": self.instance, "began": began}
 
@@ -239,7 +239,7 @@ class Probe:
         return digests
 
     def _builds(self) -> list[str]:
-        """Return the builds, as in transcripts and tokens, for the tools that every client can see."""
+        """Return the build names that transcripts and tokens use, for the tools that every client can see."""
         builds = {tool.function.build for tool in self._tools.registered if self._tools.is_for_everyone(tool)}
         return sorted(build[:_MAX_BUILD_CHARS] for build in builds)[:_MAX_BUILDS]
 

@@ -48,7 +48,7 @@ _MAX_AGE_SECONDS: Final = 3600.0
 _OWN_KEY_BYTES: Final = 32
 _KEY_VARIABLES: Final = frozenset({"ROUNDTRIP_KEYS", "ROUNDTRIP_KEY_FILE"})
 _HINT_CHARS: Final = 5
-"""How many base64 characters to take from an SDK token, so that they contain only the four bytes that identify its key.
+"""The length of a key hint. An SDK token's first base64 characters encode only the four bytes that identify its key.
 """
 
 
@@ -173,7 +173,7 @@ def _protect_by_policy(given: RequestStateSecurity, options: PartsOptions, syste
 
 
 def _protect_by_keys(name: str | None, ttl: float, options: PartsOptions, system: System) -> Protection:
-    """Return the protection by the server's keys: from `keys=`, else from the environment, else random."""
+    """Return the protection for a server with its own keys: from `keys=`, else the environment, else random."""
     keys, audience, principal = options.get("keys"), options.get("audience"), options.get("principal")
     if options.get("seal_keys") is not None:
         raise ValueError(
