@@ -138,7 +138,7 @@ def _mounted_on(mcp: names.FastMCP[Any]) -> Iterator[Installation[Any]]:
 
 
 def _watch_providers(mcp: names.FastMCP[Any], installation: Installation[Any]) -> None:
-    """Let functions ask that are registered on providers which the author adds later."""
+    """Patch each provider that the author adds later, so that its functions may ask."""
     add = mcp.add_provider
 
     def add_provider(provider: Any, *, namespace: str = "") -> None:
@@ -235,7 +235,7 @@ def _require_installed_in(provider: Any) -> None:
 
 
 def _require_plain(component: Any, *, where: str = "") -> None:
-    """Reject a component that FastMCP made from a function with roundtrip's markers, because a client could fill them.
+    """Reject a component made from a function with roundtrip's markers, whose parameters a client could fill.
 
     Raises:
         InvalidSignature: FastMCP made the component from such a function.
@@ -255,7 +255,7 @@ def _asks(target: object) -> bool:
 
 
 def _is_unsafe(component: object) -> bool:
-    """Return True if FastMCP would run an asking function for a component, even behind transforms."""
+    """Return True if running this component would run an asking function, even behind transforms."""
     part: Any = component
     while part is not None:
         if _asks_cached(getattr(part, "fn", None)):
@@ -270,8 +270,8 @@ def _guard_functions() -> None:
     A component made from the author's function can reach FastMCP without `install`: through a mounted server, a
     provider, a transform, a middleware or a proxy. FastMCP would let clients fill the parameters that roundtrip fills,
     and would run the function without its confirmation. So the check is where FastMCP runs and lists functions, for all
-    servers in the process. The same place catches a plain function that asks with FastMCP's own context, and names the
-    right context.
+    servers in the process. The check also catches a plain function that asks with FastMCP's own context; the error
+    names the right context.
     """
     for kind in names.FUNCTION_COMPONENTS:
         _replace(*kind, _reject_asking)

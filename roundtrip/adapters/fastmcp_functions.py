@@ -88,7 +88,7 @@ _STORED_LEG: Final[ContextVar[_HostedLeg | None]] = ContextVar("roundtrip_stored
 
 
 class FastMcpFunction(AskingFunction):
-    """Asking function whose other parameters FastMCP may fill."""
+    """Asking function on a FastMCP server, which may fill some of the function's parameters."""
 
     tool: fastmcp_names.Tool | None = None
     """The function's tool, once it is registered."""
@@ -101,9 +101,7 @@ class FastMcpFunction(AskingFunction):
         return self.is_filled_by_host or (self.tool is not None and self.tool.auth is not None)
 
     def is_called(self, method: str, name: str) -> bool:
-        """Return True if the request is for this function. The name may differ for a mounted, renamed or transformed
-        tool.
-        """
+        """Return True if the request is for this function. A mounted, renamed or transformed tool has another name."""
         if method != "tools/call" or fastmcp_names.is_client_tool_call() or _STORED_LEG.get() is not None:
             return True
         serving, server = serving_now(), fastmcp_names.serving_server()
@@ -172,14 +170,14 @@ class FastMcpFunction(AskingFunction):
 
         def report(failure: MCPError) -> None:
             if record is not None and record.is_taken and not was_claimed:
-                # If this error were only raised, FastMCP would turn it into a result.
+                # Record the failure, because FastMCP turns a raised error into a result.
                 serving.failure = failure
 
         with self._in_host(injected, report):
             return await self._serve_at_desk(serving, arguments, incoming)
 
     async def _serve_at_desk(self, serving: InstalledServing, arguments: dict[str, Any], incoming: Incoming) -> Any:
-        """Serve one leg of a client's request, together with the server's features for stored calls."""
+        """Serve one leg of a client's request, and let the server's stored-call features take part."""
         desk, legs, record = serving.installation.desk, serving.installation.legs, incoming.record
         # If a prompt or another function calls this tool, that is not the client's call.
         is_for_tool = record is not None and record.context.method == "tools/call" and self.kind == "tool"
@@ -222,7 +220,7 @@ class FastMcpFunction(AskingFunction):
 
     @contextmanager
     def _in_host(self, injected: Mapping[str, Any], report: Callable[[MCPError], None]) -> Generator[None]:
-        """Surround a leg with FastMCP's values, and convert failures that clients may read to FastMCP's errors.
+        """Surround a leg with FastMCP's values. If clients may read a failure, raise it as one of FastMCP's errors.
 
         Args:
             injected: The values.

@@ -111,7 +111,7 @@ class FastLane:
     def install(cls, server: LowLevelServer[Any]) -> None:
         """Put the lane in front of the application that the SDK has just made for a server."""
         manager = server.session_manager
-        # The SDK calls this attribute like any ASGI application, but declares it with the SDK's own class.
+        # The SDK calls this attribute like any ASGI application, but annotates it with one concrete class.
         cast("Any", manager).asgi_app = cls(server, manager, manager.asgi_app)
 
     def before(self, wrap: Callable[[ASGIApp], ASGIApp]) -> Self:
