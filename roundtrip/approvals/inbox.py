@@ -180,7 +180,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
     ) -> None:
         self._settings = settings
         groups: Any = settings.groups
-        self._listed = None if callable(groups) else _listed(groups)
+        self._listed_groups = None if callable(groups) else _all_groups(groups)
         self._authenticate = authenticate
         self._parts = parts
         self._book = book
@@ -189,12 +189,12 @@ class Inbox(rules.ApprovalFeature, LegExtension):
 
     def knows(self, group: str) -> bool:
         """Return False if the author listed all groups and this group is not among them."""
-        return self._listed is None or group in self._listed
+        return self._listed_groups is None or group in self._listed_groups
 
     @property
     def known(self) -> str:
         """Return the groups that the author listed."""
-        return ", ".join(map(repr, sorted(self._listed or ()))) or "no groups"
+        return ", ".join(map(repr, sorted(self._listed_groups or ()))) or "no groups"
 
     # Legs
 
@@ -268,7 +268,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             known = cast("Mapping[str, Collection[str]]", groups)
             found = known.get(person if isinstance(person, str) else person.subject or "", ())
         else:
-            found = await _called(groups, person)
+            found = await _call_author(groups, person)
         return frozenset([found] if isinstance(found, str) else cast("Iterable[str]", found))
 
     async def page(self, reader: Reader, after: str | None) -> tuple[list[ShownApproval], str | None]:
@@ -280,7 +280,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         Raises:
             ValueError: The mark does not come from this inbox.
         """
-        place = None if after is None else _place_of(after)
+        place = None if after is None else _position_of(after)
         with reaching_store():
             ordered = await self._oldest(reader.groups, limit=_PAGE_SIZE + 1, after=place)
             shown: list[ShownApproval] = []
@@ -292,13 +292,13 @@ class Inbox(rules.ApprovalFeature, LegExtension):
                         for record in rules.records_of(view.content)
                         if rules.may_decide(reader, view.content, record)
                     ]
-                    shown += [one for record in own if (one := self._shown(*view, record)).state == "pending"]
+                    shown += [one for record in own if (one := self._view_of(*view, record)).state == "pending"]
             last = ordered[_PAGE_SIZE - 1] if len(ordered) > _PAGE_SIZE else None
             return shown, None if last is None else _mark_of(last)
 
     async def waiting(self, *, limit: int) -> list[EntrySummary]:
         """Return calls that wait for any group in the author's list, longest wait first."""
-        return (await self._oldest(self._listed or (), limit=limit))[:limit]
+        return (await self._oldest(self._listed_groups or (), limit=limit))[:limit]
 
     async def _oldest(
         self, groups: Iterable[str], *, limit: int, after: tuple[float, str] | None = None
@@ -322,7 +322,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         record = _record_of(view.content, approval_id) if view is not None else None
         if view is None or record is None or not rules.may_decide(reader, view.content, record):
             return None
-        return self._shown(*view, record)
+        return self._view_of(*view, record)
 
     async def decide(
         self, reader: Reader, approval_id: str, pin: str | None, choice: Choice, reason: str
@@ -359,13 +359,13 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             return False
         entry, content, record = decided
         self.tell(entry, content, decided=[record])
-        return self._shown(entry, content, record)
+        return self._view_of(entry, content, record)
 
     def _facts_of(self, entry: CallEntry, content: CallContent, record: Mapping[str, Any]) -> dict[str, Any]:
         caller = name_of(content.origin.user or "", by_token=self._book.knows_users_by_token)
         return {name: record[name] for name in ("id", "message", "by")} | {"tool": entry.tool, "caller": caller}
 
-    def _shown(self, entry: CallEntry, content: CallContent, record: Mapping[str, Any]) -> ShownApproval:
+    def _view_of(self, entry: CallEntry, content: CallContent, record: Mapping[str, Any]) -> ShownApproval:
         shown = ShownApproval(
             **self._facts_of(entry, content, record),
             opened=record["opened"],
@@ -374,9 +374,10 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             # A local page does not know who reads it, so it shows no decision.
             tells_caller=bool(content.channel.page_secret) and not content.channel.is_local,
         )
-        made = record["decision"]
-        if made is not None:
-            return shown._replace(state=made["outcome"], who=made["who"], when=made["when"], reason=made["reason"])
+        decision = record["decision"]
+        if decision is not None:
+            when, reason = decision["when"], decision["reason"]
+            return shown._replace(state=decision["outcome"], who=decision["who"], when=when, reason=reason)
         if record["withdrawn"] is not None or entry.has_ended:
             return shown._replace(state="closed", when=entry.updated)
         if self._book.clock() >= shown.until:
@@ -422,7 +423,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             return [self._pending(entry, content, record) for record in pending]
 
         pending: list[PendingApproval] = await change(remind)
-        if failed := [await _sent(function, approval) for approval in pending].count(False):
+        if failed := [await _try_notify(function, approval) for approval in pending].count(False):
             raise CallNotChanged(
                 f"on_pending failed for {failed} of {len(pending)} approvals; the log of this process says why"
             )
@@ -442,7 +443,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         )
 
     def _send(self, function: Callable[..., object], *arguments: object) -> None:
-        sent, name = _sent(function, *arguments), "roundtrip: tell of an approval"
+        sent, name = _try_notify(function, *arguments), "roundtrip: tell of an approval"
         task = asyncio.create_task(sent, name=name, context=Context())
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
@@ -459,21 +460,21 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         return [task for task in self._sending if task.get_loop() is loop]
 
 
-async def _sent(function: Callable[..., object], *arguments: object) -> bool:
+async def _try_notify(function: Callable[..., object], *arguments: object) -> bool:
     """Call an author's function, and log its error. Return True if it raised none."""
     # A plain function's time limit starts only when it gets a thread.
     turn = nullcontext() if inspect.iscoroutinefunction(function) else _THREADS.slots().limiter
     try:
         async with turn:
             with anyio.fail_after(_NOTIFY_SECONDS):
-                await _called(function, *arguments, is_limited=True)
+                await _call_author(function, *arguments, is_limited=True)
     except Exception:
         logging.getLogger("roundtrip").exception("a function of Approvals(...) failed")
         return False
     return True
 
 
-async def _called(function: Callable[..., object], *arguments: object, is_limited: bool = False) -> Any:
+async def _call_author(function: Callable[..., object], *arguments: object, is_limited: bool = False) -> Any:
     """Return the result of an author's function. A coroutine function runs on the event loop, a plain function in a
     thread.
 
@@ -491,7 +492,7 @@ async def _called(function: Callable[..., object], *arguments: object, is_limite
     return await done if inspect.isawaitable(done) else done
 
 
-def _listed(groups: Mapping[str, Collection[str]]) -> frozenset[str]:
+def _all_groups(groups: Mapping[str, Collection[str]]) -> frozenset[str]:
     """Return all groups in a mapping."""
     return frozenset(one for own in groups.values() for one in ([own] if isinstance(own, str) else own))
 
@@ -502,9 +503,9 @@ def _label(group: str, key: bytes) -> str:
 
 
 def _record_of(content: CallContent, approval_id: str) -> Record | None:
-    given = approval_id.encode("utf-8", "replace")
+    encoded = approval_id.encode("utf-8", "replace")
     return next(
-        (record for record in rules.records_of(content) if hmac.compare_digest(record["id"].encode(), given)), None
+        (record for record in rules.records_of(content) if hmac.compare_digest(record["id"].encode(), encoded)), None
     )
 
 
@@ -513,7 +514,7 @@ def _mark_of(summary: EntrySummary) -> str:
     return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
 
 
-def _place_of(mark: str) -> tuple[float, str]:
+def _position_of(mark: str) -> tuple[float, str]:
     """Return the position in the list that a mark encodes.
 
     Raises:

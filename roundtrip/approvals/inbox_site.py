@@ -85,14 +85,14 @@ def install_inbox(
             "principal= or auth="
         )
     book = service.book
-    made = Inbox(settings, parts, book, authenticate=pages.authenticate, base_url=pages.base_url)
-    book.features = [made if isinstance(each, ApprovalFeature) else each for each in book.features]
-    host.legs.extensions.append(made)
+    inbox = Inbox(settings, parts, book, authenticate=pages.authenticate, base_url=pages.base_url)
+    book.features = [inbox if isinstance(each, ApprovalFeature) else each for each in book.features]
+    host.legs.extensions.append(inbox)
     look = pages.look(host.low_level.name)
-    site = InboxSite(made, base_url=pages.base_url, keys=book.page_keys, look=look, templates=pages.folder)
+    site = InboxSite(inbox, base_url=pages.base_url, keys=book.page_keys, look=look, templates=pages.folder)
     for route in site.routes:
         host.server.custom_route(route.path, methods=[*(route.methods or ())], include_in_schema=False)(route.endpoint)
-    return made
+    return inbox
 
 
 class InboxSite(PageSite):
@@ -125,14 +125,14 @@ class InboxSite(PageSite):
 
     async def respond(self, request: Request) -> Response:
         """Return the response to a request for the approval list or for one approval page."""
-        given = request.path_params.get("approval")
-        approval_id = str(given or "")
-        request.state.page_url = self.url(None if given is None else quote(approval_id, safe=""))
+        path_id = request.path_params.get("approval")
+        approval_id = str(path_id or "")
+        request.state.page_url = self.url(None if path_id is None else quote(approval_id, safe=""))
         reader = await self._approvals.reader(request)
         if not isinstance(reader, Reader):
             return reader if reader is not None else self.login()
-        show, take = partial(self._shown, reader, approval_id), partial(self._form_answered, reader, approval_id)
-        if given is None:
+        show, take = partial(self._show_approval, reader, approval_id), partial(self._take_form, reader, approval_id)
+        if path_id is None:
             show = partial(self._list_page, reader, request.query_params.get("after"))
         return await self.served(request, show, take)
 
@@ -141,19 +141,19 @@ class InboxSite(PageSite):
             approvals, following = await self._approvals.page(reader, after)
         except ValueError:
             return self.error(404, *_UNKNOWN)
-        shown = [_listed(one) for one in approvals]
+        shown = [_view_for_list(each) for each in approvals]
         return self.page("inbox", 200, approvals=shown, following=following, **self._about(reader))
 
     def _about(self, reader: Reader) -> dict[str, Any]:
         return {"reader": printable(reader.name), "path": self.url()}
 
-    async def _shown(self, reader: Reader, approval_id: str, *, notice: str | None = None) -> Response:
+    async def _show_approval(self, reader: Reader, approval_id: str, *, notice: str | None = None) -> Response:
         approval = await self._approvals.find(reader, approval_id)
         if approval is None:
             return self.error(404, *_UNKNOWN)
         return self._approval_page(reader, approval, 200 if notice is None else 409, notice=notice)
 
-    async def _form_answered(self, reader: Reader, approval_id: str, posted: Posted) -> Response:
+    async def _take_form(self, reader: Reader, approval_id: str, posted: Posted) -> Response:
         """Return the response to a submitted form.
 
         Raises:
@@ -174,7 +174,7 @@ class InboxSite(PageSite):
         decided = await self._approvals.decide(reader, approval_id, approval.pin, choice, reason)
         if isinstance(decided, ShownApproval):
             return self.redirect(self.url(decided.id))
-        return await self._shown(reader, approval_id, notice=_LATE)
+        return await self._show_approval(reader, approval_id, notice=_LATE)
 
     def _approval_page(
         self,
@@ -186,9 +186,9 @@ class InboxSite(PageSite):
         mistake: str | None = None,
         reason: str = "",
     ) -> Response:
-        shown, token = _viewed(approval), self._tokens.issue(*_form_of(reader, approval))
-        said: dict[str, Any] = {"notice": notice, "mistake": mistake, "reason": reason}
-        return self.page("approval", status, approval=shown, token=token, **said, **self._about(reader))
+        shown, token = _view_for_page(approval), self._tokens.issue(*_form_of(reader, approval))
+        texts: dict[str, Any] = {"notice": notice, "mistake": mistake, "reason": reason}
+        return self.page("approval", status, approval=shown, token=token, **texts, **self._about(reader))
 
     # API
 
@@ -202,16 +202,16 @@ class InboxSite(PageSite):
             # A program cannot follow a login redirect.
             return self._json({"error": "authentication is required"}, 401, {"WWW-Authenticate": "Bearer"})
         try:
-            return await self._answered(request, reader)
+            return await self._serve_api(request, reader)
         except CallsUnavailable:
             return self._json({"error": "approvals are temporarily unavailable; try again later"}, 503, RETRY_HEADERS)
 
-    async def _answered(self, request: Request, reader: Reader) -> Response:
+    async def _serve_api(self, request: Request, reader: Reader) -> Response:
         approval_id = request.path_params.get("approval")
         if approval_id is None:
-            return await self._listed(reader, request.query_params.get("after"))
+            return await self._list_approvals(reader, request.query_params.get("after"))
         if request.method == "POST":
-            return await self._decided(request, reader, str(approval_id))
+            return await self._decide(request, reader, str(approval_id))
         approval = await self._approvals.find(reader, str(approval_id))
         return self._unknown() if approval is None else self._json(_as_data(approval), 200)
 
@@ -221,14 +221,14 @@ class InboxSite(PageSite):
         is_own = headers.get("sec-fetch-site") in (None, "same-origin", "none")
         return kind == "application/json" and is_own and headers.get("origin") in (None, self._origin)
 
-    async def _listed(self, reader: Reader, after: str | None) -> Response:
+    async def _list_approvals(self, reader: Reader, after: str | None) -> Response:
         try:
             approvals, following = await self._approvals.page(reader, after)
         except ValueError:
             return self._json({"error": "after must be the 'next' value of an earlier page"}, 400)
         return self._json({"approvals": [_as_data(one) for one in approvals], "next": following}, 200)
 
-    async def _decided(self, request: Request, reader: Reader, approval_id: str) -> Response:
+    async def _decide(self, request: Request, reader: Reader, approval_id: str) -> Response:
         try:
             body: Any = json.loads(await read_body(request, self.max_body_bytes))
         except BodyTooLong:
@@ -277,17 +277,17 @@ def _iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _listed(approval: ShownApproval) -> dict[str, Any]:
+def _view_for_list(approval: ShownApproval) -> dict[str, Any]:
     """Return an approval for the list template. Callers write part of the text, so long texts are truncated."""
     heading = approval.message.partition("\n")[0]
     is_long = len(heading) > _MAX_HEADING_CHARS
-    return _viewed(approval) | {
+    return _view_for_page(approval) | {
         "heading": printable(heading[:_MAX_HEADING_CHARS]) + ("…" if is_long else ""),
         "caller": printable(approval.caller[:_MAX_HEADING_CHARS]),
     }
 
 
-def _viewed(approval: ShownApproval) -> dict[str, Any]:
+def _view_for_page(approval: ShownApproval) -> dict[str, Any]:
     """Return an approval in the form that the templates expect."""
     facts: dict[str, Any] = approval._asdict()
     shown = {

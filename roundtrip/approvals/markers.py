@@ -307,5 +307,5 @@ def _outcome_of(waiting: PendingQuestion, decision: Decision) -> Outcome | None:
 
 def _voided(name: str, computed: ComputedValues) -> list[str]:
     """Return the ids of the voided approvals under a name."""
-    kept = computed.values.get(f"{_VOID}{name}")
-    return [] if kept is None else cast("list[str]", kept.value)
+    stored = computed.values.get(f"{_VOID}{name}")
+    return [] if stored is None else cast("list[str]", stored.value)

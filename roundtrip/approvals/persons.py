@@ -52,13 +52,13 @@ def is_another(reader: str, caller: str | None) -> bool:
         return False
     one, other = _person_of(reader), _person_of(caller)
     if isinstance(one, _OAuthPerson) and isinstance(other, _OAuthPerson):
-        if _folded(one.subject) != _folded(other.subject):
+        if _normalize(one.subject) != _normalize(other.subject):
             return True
         if one.issuer is None or other.issuer is None:
             return False
-        return _folded(one.issuer.rstrip("/")) != _folded(other.issuer.rstrip("/"))
+        return _normalize(one.issuer.rstrip("/")) != _normalize(other.issuer.rstrip("/"))
     if isinstance(one, str) and isinstance(other, str):
-        return _folded(one) != _folded(other)
+        return _normalize(one) != _normalize(other)
     LOG.warning(f"an approval cannot be decided: {_TWO_FORMS}")
     return False
 
@@ -75,7 +75,7 @@ def _person_of(principal: str) -> _OAuthPerson | str:
             return principal
 
 
-def _folded(name: str) -> str:
+def _normalize(name: str) -> str:
     """Return a normalized name: ignore case, compatibility forms, extra spaces and invisible characters."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return " ".join(unicodedata.normalize("NFKC", without_invisible(folded)).split())

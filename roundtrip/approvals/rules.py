@@ -82,16 +82,17 @@ def _open_records(content: CallContent) -> list[Record]:
 
 def state_of(record: Mapping[str, Any], *, is_over: bool) -> str:
     """Return the state of an approval as one word. An approval still open when its call ends counts as withdrawn."""
-    made: Mapping[str, Any] = record["decision"] or {}
-    return made.get("outcome") or ("withdrawn" if record["withdrawn"] is not None or is_over else "pending")
+    decision: Mapping[str, Any] = record["decision"] or {}
+    return decision.get("outcome") or ("withdrawn" if record["withdrawn"] is not None or is_over else "pending")
 
 
 def decision_of(record: Mapping[str, Any]) -> Decision | None:
     """Return the decision about an approval, or None while it is undecided."""
-    made = record["decision"]
-    if made is None:
+    decision = record["decision"]
+    if decision is None:
         return None
-    return Decision(made["outcome"], datetime.fromtimestamp(made["when"], UTC), made["who"], made["reason"])
+    when = datetime.fromtimestamp(decision["when"], UTC)
+    return Decision(decision["outcome"], when, decision["who"], decision["reason"])
 
 
 def relabel(entry: CallEntry, content: CallContent) -> None:
@@ -154,7 +155,7 @@ def park_approvals(
         if known is not None and is_open(known):
             known["withdrawn"] = now
         shared = {} if pause.shared_label is None else {"equal": pause.shared_label}
-        section.approvals.append(_opened({**wanted, **shared}, entry, now))
+        section.approvals.append(_new_record({**wanted, **shared}, entry, now))
     relabel(entry, content)
     bring_forward(content, entry)
     if is_decided and _is_parked(entry):
@@ -174,7 +175,7 @@ def _is_parked(entry: CallEntry) -> bool:
     return entry.state in (StoredState.ASKING, StoredState.WAITING)
 
 
-def _opened(wanted: Record, entry: CallEntry, now: float) -> Record:
+def _new_record(wanted: Record, entry: CallEntry, now: float) -> Record:
     record = dict(wanted)
     within, notifies = record.pop("within"), record.pop("notifies")
     left = entry.expires - now
