@@ -68,7 +68,7 @@ class ServerChannels:
             served = filter(lambda name: _lack_of(name, pages, knows_users=True) is None, _PAGE_CHANNELS)
             names: frozenset[ChannelName] = frozenset({"form", *served})
         else:
-            names = _checked(given, pages, knows_users=knows_users)
+            names = _check_names(given, pages, knows_users=knows_users)
         if pages is None:
             return cls(names, LAST_ROUND)
         return cls(names, pages.from_round, is_for_users=pages.authenticate is not None)
@@ -187,7 +187,7 @@ def _declares_links(declared: ClientCapabilities | None) -> bool:
     return elicitation is not None and elicitation.url is not None
 
 
-def _checked(given: Any, pages: Pages | None, *, knows_users: bool) -> frozenset[ChannelName]:
+def _check_names(given: Any, pages: Pages | None, *, knows_users: bool) -> frozenset[ChannelName]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"channels must be a list of names, such as ['form', 'model'], got {given!r}")
     names: list[Any] = list(given)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

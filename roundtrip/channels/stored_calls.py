@@ -163,7 +163,7 @@ class StoredCalls(LegExtension):
             return stored
 
         async def continue_call(handle: str, ctx: AskingContext[Any, Any], answers: _Answers = None) -> CallToolResult:
-            return await stored.go_on(handle, answers, ctx)
+            return await stored.resume_call(handle, answers, ctx)
 
         async def continue_without_answers(handle: str, ctx: AskingContext[Any, Any]) -> CallToolResult:
             return await continue_call(handle, ctx)
@@ -228,7 +228,7 @@ class StoredCalls(LegExtension):
         return self._legs.parts.protection.user(ctx) is not None
 
     @contextmanager
-    def _explained(self, ctx: Request) -> Generator[None]:
+    def _explaining(self, ctx: Request) -> Generator[None]:
         """Add the reason why no page can ask the user to the error for a client that cannot be asked."""
         try:
             yield
@@ -242,8 +242,8 @@ class StoredCalls(LegExtension):
                 reasons.append(obstacle)
             if not reasons:
                 raise
-            told = "; ".join([error.error.message, *reasons])
-            raise MCPError(code=error.error.code, message=told, data=error.error.data) from error
+            message = "; ".join([error.error.message, *reasons])
+            raise MCPError(code=error.error.code, message=message, data=error.error.data) from error
 
     async def serve(self, call: ClientCall, proceed: Proceed) -> ServedEnd | dict[str, Any]:
         """Serve one client request. If its call is stored, return the reply instead of the leg's end.
@@ -266,13 +266,13 @@ class StoredCalls(LegExtension):
             if journal is None and (reply := await self._same_call(call)) is not None:
                 return reply
             record.channels = channels
-        with self._explained(record.context):
+        with self._explaining(record.context):
             end = await proceed()
         if not may_store or not isinstance(end, Suspended):
             return end
         # Store the call if a page, a model or a group must answer. A round without any question only issues a token.
-        goes_on = end.channel is not None if end.questions else bool(end.external)
-        return await self._store(call, end) if goes_on else end
+        must_store = end.channel is not None if end.questions else bool(end.external)
+        return await self._store(call, end) if must_store else end
 
     async def _reply(self, record: RequestRecord, journal: Journal) -> dict[str, Any] | None:
         """Return the reply to a request that resumes a stored call; None if its call is not stored.
@@ -297,7 +297,7 @@ class StoredCalls(LegExtension):
         if not await self._service.is_visible(view, ctx):
             return replies.unknown_tool(view)
         if view.content.channel.is_local:
-            return await self._locally(view, ctx)
+            return await self._reply_locally(view, ctx)
         await self._waiting.take_from_client(view, sent)
         view = await self._take_refusal(view, ctx, sent)
         if view is None:
@@ -314,9 +314,11 @@ class StoredCalls(LegExtension):
 
     def _first_by_url(self, view: StoredView, record: RequestRecord) -> dict[str, Any]:
         """Return the URL mode question for a first request whose call is already stored."""
-        kept = self._book.read_journal(view.content)
-        first = Journal(kept.call_id, kept.born, kept.deadline, kept.end, 1, 1, kept.fingerprint, kept.build)
-        return self._waits_by_url(view, record, replace(first, version=kept.version, written=kept.written))
+        stored = self._book.read_journal(view.content)
+        first = Journal(
+            stored.call_id, stored.born, stored.deadline, stored.end, 1, 1, stored.fingerprint, stored.build
+        )
+        return self._waits_by_url(view, record, replace(first, version=stored.version, written=stored.written))
 
     async def _same_call(self, call: ClientCall) -> dict[str, Any] | None:
         """Return the reply to a request that repeats a waiting call, or None to start a new call.
@@ -349,7 +351,7 @@ class StoredCalls(LegExtension):
         if view is None or view.entry.has_ended or not await self._service.is_visible(view, ctx):
             return None
         if view.content.channel.is_local:
-            return await self._locally(view, ctx, is_repeated=True)
+            return await self._reply_locally(view, ctx, is_repeated=True)
         return self._first_by_url(view, record) if shows_links else self._in_result(view)
 
     def _labels(
@@ -439,7 +441,7 @@ class StoredCalls(LegExtension):
             report_size, record.report_size = record.report_size, None
             if report_size is not None:
                 report_size(None)
-            return await self._locally(view, ctx, is_first=view.entry.call_id == journal.call_id)
+            return await self._reply_locally(view, ctx, is_first=view.entry.call_id == journal.call_id)
         if view.entry.has_ended or not self._shows_links(ctx):
             return self._reply_to(view)
         if view.entry.call_id != journal.call_id:
@@ -462,7 +464,7 @@ class StoredCalls(LegExtension):
         if channels.page:
             content.origin.capabilities = _capabilities(ctx, has_page=True)
 
-    async def _locally(
+    async def _reply_locally(
         self, view: StoredView, ctx: Request, *, is_first: bool = False, is_repeated: bool = False
     ) -> dict[str, Any]:
         """Open the call's page on this machine. Return the call's result. If the call still waits after some seconds,
@@ -475,7 +477,9 @@ class StoredCalls(LegExtension):
             await local.show(view, is_repeated=is_repeated)
             return self._reply_to(await self._waiting.changed(view, ctx) or view)
 
-    async def go_on(self, handle: str, answers: dict[str, Any] | None, ctx: AskingContext[Any, Any]) -> CallToolResult:
+    async def resume_call(
+        self, handle: str, answers: dict[str, Any] | None, ctx: AskingContext[Any, Any]
+    ) -> CallToolResult:
         """Return a stored call's result, or a message that it still waits. This is the body of `continue_call`.
 
         Args:
@@ -509,10 +513,10 @@ class StoredCalls(LegExtension):
             await self._local.show(view)
         changed = await self._waiting.changed(view, request, until_asking=bool(answers))
         while changed is not None and not changed.entry.has_ended and (questions := changed.content.client_questions):
-            said = await waiting_calls.ask_client(ctx, questions)
-            if said is None:
+            client_answers = await waiting_calls.ask_client(ctx, questions)
+            if client_answers is None:
                 return text_result(_NEEDS_CLIENT.format(handle=handle), is_error=True)
-            await self._waiting.take_from_client(changed, said)
+            await self._waiting.take_from_client(changed, client_answers)
             changed = await self._waiting.changed(changed, request, until_asking=bool(answers))
         return CallToolResult.model_validate(self._reply_to(changed or view))
 

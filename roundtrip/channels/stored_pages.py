@@ -64,7 +64,7 @@ class CallsOfSite:
 
     async def open(self, ticket: str, subject: str | None) -> PageState:
         """Return the call's state for the reader of its page."""
-        view = await self._own(ticket, subject)
+        view = await self._view_for_reader(ticket, subject)
         if view is None:
             return calls.ClosedPage()
         entry, content = view
@@ -92,7 +92,7 @@ class CallsOfSite:
         self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]
     ) -> bool:
         """Answer a round, at most once."""
-        view = await self._own(ticket, subject)
+        view = await self._view_for_reader(ticket, subject)
         if view is None:
             return False
 
@@ -137,7 +137,7 @@ class CallsOfSite:
 
         await self._book.change(view.entry.call_id, refuse)
 
-    async def _own(self, ticket: str, subject: str | None) -> StoredView | None:
+    async def _view_for_reader(self, ticket: str, subject: str | None) -> StoredView | None:
         """Return the call that a ticket opens for this reader; None if it is unknown, or belongs to another user or
         site.
         """

@@ -47,7 +47,7 @@ def for_model(view: StoredView) -> dict[str, Any]:
         shown[key] = f"<{schema.get('type', 'value')}>"
         lines.append(_line({"question": key, "message": params["message"], "schema": schema}))
     lines.append(_HOW_TO_ANSWER.format(tool=CONTINUE_TOOL, handle=handle, answers=_line(shown)))
-    return _written("\n".join(lines))
+    return _text_reply("\n".join(lines))
 
 
 def for_user(view: StoredView, link: str | None) -> dict[str, Any]:
@@ -61,13 +61,13 @@ def for_user(view: StoredView, link: str | None) -> dict[str, Any]:
     if groups := awaited_groups(view):
         what = f"This call waits for an approval by {rules.listed_groups(groups)}, which its user cannot give."
         show = "" if link is None else f"Show the user this link, where the decision will appear: {link}\n"
-        return _written(f"{what}\n{show}Later call {CONTINUE_TOOL} with handle={handle!r} to get the result.")
+        return _text_reply(f"{what}\n{show}Later call {CONTINUE_TOOL} with handle={handle!r} to get the result.")
     waits = view.entry.state is StoredState.ASKING and bool(view.content.user_questions)
     page = "a page in their browser" if view.content.channel.is_local else "a page"
     what = f"This call waits for its user, who answers on {page}." if waits else "This call is still running."
     show = f"Show the user this link: {link}\n" if waits and link is not None else ""
     only = " Only the user can answer." if waits else ""
-    return _written(f"{what}\n{show}Then call {CONTINUE_TOOL} with handle={handle!r} to get the result.{only}")
+    return _text_reply(f"{what}\n{show}Then call {CONTINUE_TOOL} with handle={handle!r} to get the result.{only}")
 
 
 def awaited_groups(view: StoredView) -> list[str]:
@@ -81,21 +81,21 @@ def ended(view: StoredView) -> dict[str, Any]:
     if view.entry.state is StoredState.COMPLETED and content.result is not None:
         return {**content.result, "resultType": "complete"}
     error = content.error or {}
-    told = error.get("message") or (_LOST if view.entry.state is StoredState.LOST else _ENDED)
-    return _written(told, is_error=True)
+    message = error.get("message") or (_LOST if view.entry.state is StoredState.LOST else _ENDED)
+    return _text_reply(message, is_error=True)
 
 
 def unknown_tool(view: StoredView) -> dict[str, Any]:
     """Return the reply to a request that may not see the call's tool. It is the same as for any unknown tool."""
-    return _written(str(UnknownTool(view.entry.tool)), is_error=True)
+    return _text_reply(str(UnknownTool(view.entry.tool)), is_error=True)
 
 
 def unopened() -> dict[str, Any]:
     """Return the result of a call whose page did not open on this machine."""
-    return _written(_UNOPENED, is_error=True)
+    return _text_reply(_UNOPENED, is_error=True)
 
 
-def _written(text: str, *, is_error: bool = False) -> dict[str, Any]:
+def _text_reply(text: str, *, is_error: bool = False) -> dict[str, Any]:
     """Return a text as a result, in wire form."""
     return {"content": [{"type": "text", "text": text}], "isError": is_error, "resultType": "complete"}
 

@@ -275,8 +275,8 @@ async def ask_client(ctx: AskingContext[Any, Any], questions: Mapping[str, Any])
             question_of(marker).require(key, ctx.client_capabilities)
     except CapabilityMissing:
         return None
-    said = await ctx.ask_all(markers)
-    return {key: question_of(markers[key]).plain(answer) for key, answer in said.items()}
+    answers = await ctx.ask_all(markers)
+    return {key: question_of(markers[key]).plain(answer) for key, answer in answers.items()}
 
 
 def _marker_of(asked: Mapping[str, Any]) -> Marker:

@@ -73,7 +73,7 @@ class LocalPages:
         self._obstacle = _find_obstacle(has_opener=opener is not None)
         self._sites: dict[asyncio.AbstractEventLoop, local_site.LocalSite] = {}
         self._failed: set[str] = set()
-        self._untold: dict[str, int] = {}
+        self._undelivered: dict[str, int] = {}
         """Calls whose handle has not reached a client yet, each with the number of requests that wait for it."""
         self._tasks: set[asyncio.Task[None]] = set()
         # Find an author's mistake in the settings now, not at the first question.
@@ -113,20 +113,20 @@ class LocalPages:
         """
         call_id = view.entry.call_id
         if is_first:
-            self._untold.setdefault(call_id, 0)
-        if call_id in self._untold:
-            self._untold[call_id] += 1
+            self._undelivered.setdefault(call_id, 0)
+        if call_id in self._undelivered:
+            self._undelivered[call_id] += 1
         try:
             yield
         except BaseException:
-            if call_id in self._untold:
-                self._untold[call_id] -= 1
-                if not self._untold[call_id]:
-                    del self._untold[call_id]
+            if call_id in self._undelivered:
+                self._undelivered[call_id] -= 1
+                if not self._undelivered[call_id]:
+                    del self._undelivered[call_id]
                     with anyio.CancelScope(shield=True), suppress(LedgerDown):
                         await self._book.cancel(call_id)
             raise
-        self._untold.pop(call_id, None)
+        self._undelivered.pop(call_id, None)
 
     # Call pages
 
@@ -186,7 +186,7 @@ class LocalPages:
             try:
                 result = opener(address)
                 if inspect.isawaitable(result):
-                    result = asyncio.run_coroutine_threadsafe(_awaited(result), loop).result()
+                    result = asyncio.run_coroutine_threadsafe(_wait_for(result), loop).result()
             except Exception as error:  # noqa: BLE001 - the author's function
                 # Log only the type, because the message may contain the address.
                 logger.warning("the function of Pages(local=...) raised %s", type(error).__name__)
@@ -223,7 +223,7 @@ def _find_obstacle(*, has_opener: bool) -> str | None:
     return f"{LOCAL_PAGES_VARIABLE} is off" if LOCAL_PAGES_VARIABLE in os.environ else found
 
 
-async def _awaited(result: Awaitable[object]) -> object:
+async def _wait_for(result: Awaitable[object]) -> object:
     return await result
 
 

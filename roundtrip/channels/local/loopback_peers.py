@@ -44,7 +44,7 @@ def owner_in(tables: Iterable[str], client: Endpoint, server: Endpoint) -> int |
         client: The client's endpoint.
         server: The server's endpoint.
     """
-    sides = {_written(client, server), _written(client, server, is_mapped=True)}
+    sides = {_in_table_notation(client, server), _in_table_notation(client, server, is_mapped=True)}
     for table in tables:
         for line in table.splitlines():
             words = line.split()
@@ -62,7 +62,7 @@ def _read_tables() -> Iterable[str]:
             continue
 
 
-def _written(client: Endpoint, server: Endpoint, *, is_mapped: bool = False) -> tuple[str, str]:
+def _in_table_notation(client: Endpoint, server: Endpoint, *, is_mapped: bool = False) -> tuple[str, str]:
     """Return both endpoints in table notation. `is_mapped` is True for IPv4 addresses that an IPv6 socket uses."""
     mine, other = (f"{_words_of(host, is_mapped=is_mapped)}:{port:04X}" for host, port in (client, server))
     return mine, other
