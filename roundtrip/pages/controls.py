@@ -294,11 +294,11 @@ def _value_of(view: FieldView) -> Any:
     field = view.field
     match view.control:
         case Control.CHECKBOXES:
-            value = [_chosen(field, wire) for wire in view.typed]
+            value = [_choice_value(field, wire) for wire in view.typed]
             if not value and not field.required and field.least:
                 return LEFT_OUT
         case Control.RADIOS | Control.MENU:
-            value = _chosen(field, view.text) if view.text else _nothing(field, "Choose one.")
+            value = _choice_value(field, view.text) if view.text else _nothing(field, "Choose one.")
         case Control.MOMENT:
             value = _moment(view)
         case Control.LINE | Control.LINES | Control.DATE:
@@ -318,7 +318,7 @@ def _nothing(field: FormField, wanted: str) -> Any:
     return LEFT_OUT
 
 
-def _chosen(field: FormField, wire: str) -> Any:
+def _choice_value(field: FormField, wire: str) -> Any:
     found = [value for known, _, value in _choices_of(field) if known == wire]
     if not found:
         raise FieldInvalid("Choose one of the options.")

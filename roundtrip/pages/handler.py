@@ -87,14 +87,14 @@ class QuestionPages(PageSite):
                 return subject
             if subject is None:
                 return self.login()
-        show, take = partial(self._opened, ticket, subject), partial(self._answered, ticket, subject)
+        show, take = partial(self._show, ticket, subject), partial(self._take, ticket, subject)
         return await self.served(request, show, take)
 
-    async def _opened(self, ticket: str, subject: str | None) -> Response:
+    async def _show(self, ticket: str, subject: str | None) -> Response:
         """Return a call's page."""
         return self._state_page(ticket, subject, await self._calls.open(ticket, subject))
 
-    async def _answered(self, ticket: str, subject: str | None, posted: Posted) -> Response:
+    async def _take(self, ticket: str, subject: str | None, posted: Posted) -> Response:
         """Return the response to a submitted form.
 
         Raises:
@@ -131,7 +131,7 @@ class QuestionPages(PageSite):
                 template, values = "awaiting", {"groups": [printable(group) for group in groups], "seconds": seconds}
             case calls.EndedPage(text, is_error, decisions):
                 text = None if text is None else printable(text, keep_newlines=True)
-                shown = [_shown(decision) for decision in decisions]
+                shown = [_printable_decision(decision) for decision in decisions]
                 template, values = "ended", {"text": text, "is_error": is_error, "decisions": shown}
             case calls.ClosedPage():
                 # The page must not reveal why it is closed.
@@ -139,7 +139,7 @@ class QuestionPages(PageSite):
         return self.page(template, status, notice=notice, **values)
 
 
-def _shown(decision: ShownDecision) -> ShownDecision:
+def _printable_decision(decision: ShownDecision) -> ShownDecision:
     message, reason = printable(decision.message.partition("\n")[0]), decision.reason
     reason = None if reason is None else printable(reason, keep_newlines=True)
     return replace(decision, message=message, by=printable(decision.by), reason=reason)

@@ -126,10 +126,10 @@ def _check_template(environment: jinja2.Environment, name: str, path: Path) -> s
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"templates: {name!r} cannot be read: {error}") from error
     # Any page may use an author's partial template, so it may use the values of all pages.
-    given = _VALUES.get(name, frozenset[str]().union(*_VALUES.values())) | _SHARED
-    unknown = sorted(meta.find_undeclared_variables(tree) - given - environment.globals.keys() - _set_in(tree))
+    values = _VALUES.get(name, frozenset[str]().union(*_VALUES.values())) | _SHARED
+    unknown = sorted(meta.find_undeclared_variables(tree) - values - environment.globals.keys() - _set_in(tree))
     if unknown:
-        known = ", ".join(sorted(given))
+        known = ", ".join(sorted(values))
         raise ValueError(f"templates: {name!r} uses {unknown[0]!r}, which no page provides; it has {known}")
     return used
 

@@ -57,8 +57,8 @@ class FormTokens:
         """Return True if the token was issued for this page, reader, round and wording."""
         claims = _claims(ticket, subject, round_id, questions)
         signatures = [_sign(key, claims) for key in self._keys]
-        given = token.encode("utf-8", "replace")
-        return any(hmac.compare_digest(given, signature.encode()) for signature in signatures)
+        encoded = token.encode("utf-8", "replace")
+        return any(hmac.compare_digest(encoded, signature.encode()) for signature in signatures)
 
 
 class SiteOptions(TypedDict):
