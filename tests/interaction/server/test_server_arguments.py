@@ -163,7 +163,7 @@ def test_computed_values_still_need_seal_keys() -> None:
 
     with pytest.raises(KeysMissing, match="seal_keys="):
         server.add_tool(pick)
-    with pytest.raises(KeysMissing, match="tickets need a key"):
+    with pytest.raises(KeysMissing, match="tickets need a signing key"):
         server.verify_ticket("", principal="ann")
 
 

@@ -100,7 +100,7 @@ def forget_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tell_strangers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    own: Any = vars(extension.TaskMethods)["_own"]
+    own: Any = vars(extension.TaskMethods)["_find_own"]
 
     async def own_or_tell(methods: Any, ctx: Any, task_id: str) -> Any:
         view = await own(methods, ctx, task_id)
@@ -109,7 +109,7 @@ def tell_strangers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
             raise MCPError(code=-32602, message="Not yours")
         return view
 
-    monkeypatch.setattr(extension.TaskMethods, "_own", own_or_tell)
+    monkeypatch.setattr(extension.TaskMethods, "_find_own", own_or_tell)
 
 
 @pytest.mark.parametrize(

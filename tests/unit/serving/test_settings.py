@@ -87,7 +87,7 @@ def test_mistake_is_reported_at_its_place(file: Path, monkeypatch: pytest.Monkey
     assert meant == {"ROUNDTRIP_WORKER": "ROUNDTRIP_WORKERS", "ROUNDTRIP_KEYFILE": "ROUNDTRIP_KEY_FILE"}
     # The variable for several names is in the plural.
     monkeypatch.setenv("ROUNDTRIP_ALLOWED_ORIGIN", "https://app.example")
-    told = r"^ROUNDTRIP_ALLOWED_ORIGIN is ignored; .* ROUNDTRIP_ALLOWED_ORIGINS, a comma-separated list"
+    told = r"^ROUNDTRIP_ALLOWED_ORIGIN has no effect; use the variable ROUNDTRIP_ALLOWED_ORIGINS, which takes a comma-"
     assert re.search(told, reason_of({}))
 
 

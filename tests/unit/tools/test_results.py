@@ -317,7 +317,7 @@ def test_structured_content_can_be_switched_off() -> None:
 
 
 def test_structured_content_that_is_demanded_needs_a_schema() -> None:
-    needs = "structured_output=True needs a return annotation"
+    needs = "structured_output=True needs; annotate a model"
     annotations = [EMPTY, Any, None, Image, bytes, Unknown, list[Image]]
     assert [one for one in annotations if needs not in refusal(returns=one, structured=True)] == []
     for annotation in (User, int, dict, Color):

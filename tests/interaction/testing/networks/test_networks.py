@@ -57,7 +57,11 @@ FINDS = [
     Find(Flaw.BOOKS_TWICE, Drop(), "sent again, and the server answered with .*number 1' and .*number 2'"),
     Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Duplicate(), "delivered twice, and the server answered with the error -32603"),
     Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Drop(), "so it was sent again, and the server answered with the error -32603"),
-    Find(Flaw.REMEMBERS_ANSWERS_BY_ARGUMENT, Reorder(), "later, and then ended the call: the result 'book: back, nuts"),
+    Find(
+        Flaw.REMEMBERS_ANSWERS_BY_ARGUMENT,
+        Reorder(),
+        "when it was sent again, it ended the call: the result 'book: back, nuts",
+    ),
     Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "rotated did not continue .* verify with each of its keys"),
     Find(Flaw.TAKES_EXPIRED_TOKENS, Delay(), "86400 s late, and the server answered with a question .*time.time"),
     Find(Flaw.TAKES_UNSIGNED_TOKENS, Tamper(), "its last character changed arrived, .* must reject the request"),
