@@ -1,7 +1,8 @@
 """Known clients: what each client can be asked, and what its declared capabilities do not reveal.
 
 Clients are looked up by the name that they announce. A name can be forged, so the facts are only advice: no security
-rule may depend on them, and a client is asked only what it declares. The file `known_clients.toml`, read at the first
+rule may depend on them, and a client gets only the kinds of questions that it declares. The file
+`known_clients.toml`, read at the first
 lookup, has a source and a date for each entry.
 """
 

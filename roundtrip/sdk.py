@@ -85,7 +85,7 @@ class HookedServer(MCPServer[LifespanResultT]):
 
     def __init__(self, **sdk: Any) -> None:
         super().__init__(**sdk)
-        # From now on, the SDK finds only visible ones, among all that are or will be registered.
+        # From now on, the SDK finds only visible prompts and resources, whenever they are registered.
         self._prompt_manager = _VisiblePrompts(self._prompt_manager, self.is_visible)
         self._resource_manager = _VisibleResources(self._resource_manager, self.is_visible)
         # For `Mcp-Param-*` headers, before any middleware. Before 2.3 the SDK takes the schema from the tool list.

@@ -121,7 +121,7 @@ def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
         longest, option, cure = task.ttl, "task_ttl", ""
     if approve.within > longest:
         raise InvalidSignature(
-            f"{owner}: within= must be at most {longest:g} seconds, the {option} of its calls, got {approve.within:g}; "
+            f"{owner}: within= must not exceed its {option} ({longest:g} seconds), got {approve.within:g}; "
             f"shorten within=, raise {option}={cure}"
         )
 

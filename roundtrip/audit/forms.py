@@ -21,7 +21,7 @@ _SECRET: Final = re.compile(
 
 
 def check_form(notes: ToolNotes, key: str, request: Mapping[str, Any]) -> None:
-    """Record for each clause about forms whether a question's form complies."""
+    """For each clause about forms, record whether a question's form complies."""
     schema = mapping_of(mapping_of(request.get("params")).get("requestedSchema"))
     is_flat = schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping)
     notes.require(is_flat, "F1", f"the form of {key!r} is not an object with properties")

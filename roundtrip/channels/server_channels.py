@@ -122,7 +122,7 @@ class ServerChannels:
             declared: The client's capabilities. A client that declares links gets none of these channels.
             knows_user: True if the server knows the user, so that only this user can open a link.
         """
-        # Other clients get the channels of a first request that no connection waits for.
+        # Other clients get the same channels as for a first request that arrives without an open connection.
         if _declares_links(declared):
             return Channels()
         return self.channels(declared, asked=0, knows_user=knows_user, is_live=False)

@@ -72,7 +72,7 @@ async def check_calls(
 ) -> None:
     """Check recorded calls on a server. The server must not serve other clients during the check.
 
-    Resolvers, confirmations and context managers run, and a body that asked runs to its last recorded question.
+    Resolvers, confirmations and context managers run. If the body asked questions, it runs up to its last recorded one.
 
     Args:
         server: The server.
@@ -224,8 +224,8 @@ class _Check(Replay):
         self._checked.note_divergence(Divergence(number, expected, actual))
 
     def _same_round(self, expected: Sequence[SeenQuestion], actual: Sequence[PendingQuestion]) -> bool:
-        """Return True if the same questions are asked, by name. A changed wording is found later, when the answers
-        arrive.
+        """Return True if both rounds ask questions with the same names. A changed wording is found later, when the
+        answers arrive.
         """
         pairs, extra = self._paired(expected, actual)
         paired = [before.key for _, before in pairs]

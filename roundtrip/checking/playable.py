@@ -130,7 +130,7 @@ def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
     if call.method != "tools/call":
         raise NotReplayable("so far, a test can repeat only tool calls")
     if call.ending is RoundEnding.UNKNOWN and (call.ended is None or call.ended.state != "rejected"):
-        raise NotReplayable("a test cannot reproduce how it ended")
+        raise NotReplayable("a test cannot reproduce how the call ended")
     if any(round_.by == "author" for round_ in call.client_rounds):
         raise NotReplayable("its function asks by hand, so the answers are not recorded")
     if call.rounds and call.rounds[-1].approvals and call.ending is RoundEnding.WAITS:
@@ -277,7 +277,9 @@ def _approvers(call: RecordedCall) -> list[str]:
             verdict: JsonValue = word if decision.reason is None else [word, decision.reason]
             by = str(round_.approvals[key].by)
             if verdicts.setdefault(by, verdict) != verdict:
-                raise NotReplayable(f"the group {by!r} made different decisions, which one Approver(...) cannot repeat")
+                raise NotReplayable(
+                    f"the group {by!r} made different decisions; a single Approver(...) cannot repeat them"
+                )
             if not any(by in decided for decided in by_person.values()):
                 by_person.setdefault(decision.who, {})[by] = verdict
     if not by_person:

@@ -129,7 +129,7 @@ class Answer:
 
 @dataclass(slots=True)
 class RecordedRound:
-    """One round of questions with its answers, or a wait for approvals with the decisions."""
+    """One round: either questions and their answers, or a wait for approvals and their decisions."""
 
     number: int
     leg: int
@@ -257,7 +257,7 @@ def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
         last = chain[-1].leg
         if whole:
             raise NotReplayable(
-                f"leg {last} was answered by the ledger, and these transcripts lack the serving that ran the body; "
+                f"leg {last} was answered by the ledger, and these transcripts lack the leg that ran the body; "
                 "pass the files of all instances"
             )
         # Check only the answers before this leg, because the transcript does not show the effect of this leg's answers.

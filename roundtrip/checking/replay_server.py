@@ -34,7 +34,7 @@ from roundtrip.machine.pins import Pinner
 
 
 class ReplayServer:
-    """Rehearsing server and its clients, which play single legs. Use `open_replay_server` to create it."""
+    """A server that rehearses, and its clients, which play single legs. Use `open_replay_server` to create it."""
 
     def __init__(
         self, server: AttachedServer, rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float

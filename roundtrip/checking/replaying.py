@@ -95,7 +95,7 @@ class Replay:
         return leg
 
     async def play_next_leg(self, leg: RehearsedLeg, before: RecordedRound, asked: RecordedRound) -> RehearsedLeg:
-        """Play the leg that delivers one round's recorded answers and decisions, and should ask the next round.
+        """Play the leg that delivers one round's recorded answers and decisions. It should then ask the next round.
 
         Args:
             leg: The leg that asked the earlier round.

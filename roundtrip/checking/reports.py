@@ -59,7 +59,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A round from which the call differs from its record."""
+    """The round at which the call begins to differ from its record."""
 
     round: int
     """The number of the round that differs. If the record has no such round, the number that it would have had."""

@@ -48,8 +48,7 @@ _ENTRY_KEYS: Final = frozenset({"name", "message", "answer"})
 _MAX_NAMED_FIELDS: Final = 10
 _MAX_FIELD_CHARS: Final = 60
 _APPROVAL_PREFIX: Final = "This waits for an approval by "
-"""Prefix of the message with which a roundtrip server shows a page that asks nothing and only shows who must approve.
-"""
+"""Prefix of the message for a page that asks no question and only shows who must approve."""
 _MAX_MESSAGE_CHARS: Final = 80
 
 _AskingParams = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams

@@ -54,7 +54,7 @@ class Terminal:
         return line
 
     async def _next_line(self) -> str | None:
-        # If a question was cancelled, its read is still running and cannot be stopped. That read returns this line.
+        # When a question is cancelled, the read that waits for its answer keeps running. It then returns this line.
         if self._pending_line is None:
             self._pending_line = Future()
             self._pending_line.set_running_or_notify_cancel()

@@ -351,8 +351,8 @@ class _BodyInThread:
     """The value that the body returned."""
 
     def next(self, fill: Callable[[dict[str, Any]], bool]) -> Callable[[], Any] | None:
-        """Return the body, and then each exit. Return None if the body must begin on the loop, or if no exit may
-        follow.
+        """Return the body, and then each exit. Return None if the body must begin on the loop, or if nothing can be
+        exited after it in this thread.
         """
         if self.value is not None:
             return self._entered.next_exit(self.value[0]) if self._entered is not None else None

@@ -61,7 +61,7 @@ class TeardownStack:
     _holds_scope: bool = field(default=False, init=False)
 
     def keep(self, entry: PlainEntry) -> None:
-        """Take responsibility for exiting an entry that a thread enters."""
+        """Take over a context manager that a thread enters, to exit it later."""
         self._entered.append(entry)
 
     async def enter(self, label: str, made: Any) -> Any:
@@ -123,7 +123,7 @@ class TeardownStack:
             error = await self.leave(raised, outlive)
             if error is raised:
                 raise
-            # A dependency's cancel scope has replaced the cancellation that it had requested.
+            # A dependency's cancel scope requested a cancellation, and then raised its error instead.
             raise error from raised
         verdict = ended_by(result)
         if any(entry.is_left for entry in self._entered) and self._leaves_later(verdict, outlive):

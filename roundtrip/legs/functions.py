@@ -96,7 +96,7 @@ class Planned:
         self.replacements: planner.Replacements = {}
         self.plan = make(self.replacements)
         self.functions = self.plan.functions
-        """Every function that may be replaced, by its identity."""
+        """Every function that may be replaced, keyed by its identity."""
 
     def replace(self, replacements: planner.Replacements) -> None:
         """Make the plan again, with some functions replaced.
@@ -382,8 +382,8 @@ class AskingFunction:
         return result
 
     def raise_mistake(self, error: AttributeError) -> None:
-        """Raise a clearer error for an answer that was not awaited, an outcome that was used as its value, or a method
-        that the SDK's context lacks.
+        """Raise a clearer error if an answer was not awaited, if an outcome was used where its value was meant, or if
+        the SDK's context lacks the method.
         """
         used, name = error.obj, str(error.name)
         if inspect.iscoroutine(used) and used.__qualname__ in _ASKING:

@@ -118,7 +118,7 @@ class LegRunner:
 
     @asynccontextmanager
     async def alive(self, state: Any) -> AsyncGenerator[None]:
-        """Surround a server lifespan. The server's workers run inside.
+        """Surround a server lifespan. The server's workers run inside the `with` block.
 
         Args:
             state: The state that the lifespan has yielded.
@@ -233,7 +233,7 @@ class OpenedGates(Protocol):
         ...
 
     def hand_over(self, threads: LegThreads, plan: Plan) -> None:
-        """Run each of the leg's functions in the thread of the gate functions whose values it uses."""
+        """If a function of the leg uses a gate function's value, run it in the gate function's thread."""
         ...
 
 

@@ -104,7 +104,7 @@ class _OncePart(LegPart):
 
 
 class GuessCounter:
-    """Counter for answers to one server's questions with `guesses=`."""
+    """Counter for the answers to those of a server's questions that have `guesses=`."""
 
     def __init__(self, parts: Parts) -> None:
         self._must_warn = parts.may_forget

@@ -148,8 +148,8 @@ def form_of(schema: Any) -> Form:
         if "unhashable" not in str(error):
             raise
     raise SchemaNotRenderable(
-        "a schema must be a type, such as int, or Literal['a', 'b'] for a choice, a mapping from values to titles, or "
-        f"a list of one such mapping for a choice of several, got a {type(cast('object', schema)).__name__}",
+        "a schema must be a type such as int, a Literal['a', 'b'] or a mapping from values to titles for a choice, or "
+        f"a list with one such mapping for several choices, got a {type(cast('object', schema)).__name__}",
         field=None,
     )
 

@@ -114,7 +114,7 @@ def _check_spelling(parameter: inspect.Parameter, annotation: Any, extras: tuple
         kind = "Depends" if bare[0] is Depends or issubclass(bare[0], Dependency) else "Resolve"
         written = f"with {kind}, without a function"
     raise InvalidSignature(
-        f"{subject} is written {written}, but this fills nothing; write {parameter.name}: Annotated[T, {kind}(fn)]"
+        f"{subject} is declared {written}, and so nothing fills it; write {parameter.name}: Annotated[T, {kind}(fn)]"
     )
 
 
@@ -128,7 +128,7 @@ def _check_not_bare(parameter: inspect.Parameter, extras: tuple[Any, ...], subje
         if is_async(extra) or asking_arms(hints_of(extra).get("return")):
             name = display_name(extra)
             raise InvalidSignature(
-                f"{subject} is written Annotated[T, {name}], but this fills nothing; "
+                f"{subject} is declared Annotated[T, {name}], and so nothing fills it; "
                 f"write {parameter.name}: Annotated[T, Resolve({name})]"
             )
 

@@ -500,7 +500,7 @@ class _PlainNodes:
 
     _scheduler: Scheduler
     _group: _Group | None
-    """Runs other nodes while a node takes long. Without a group, the other nodes wait."""
+    """Runs other nodes while a slow node is running. Without a group, the other nodes wait."""
     node: Node | None = None
     """The node whose function is running, or has run but is not settled yet."""
     value: Any = None

@@ -109,8 +109,8 @@ class Context(AskingContext[LifespanContextT, RequestT]):
         except RuntimeError as error:
             # A resource that fails raises a resource error. The SDK raises RuntimeError only for a resource that asks.
             raise BodyMistake(
-                f"ctx.read_resource() must read a resource that does not ask, got {str(uri)!r}: its answers cannot "
-                "reach it through this call; ask in this function, and share plain code with the resource"
+                f"ctx.read_resource() must read a resource that does not ask, got {str(uri)!r}; this call cannot "
+                "deliver answers to a resource, so ask in this function, and share plain code with the resource"
             ) from error
 
     async def log(

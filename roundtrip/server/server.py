@@ -607,7 +607,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             self._visibility.disable(**chosen)
 
     def allow_tools(self, names: Iterable[str] | None) -> None:
-        """Show clients only the named tools, whatever else is enabled. None removes the restriction.
+        """Show clients only the named tools, whatever else is enabled. Pass `None` to remove the restriction.
 
         The tools may be registered later. When clients first list tools, the server logs names that no tool has.
 

@@ -170,7 +170,7 @@ class CallBook:
         return None if now >= entry.expires else StoredView(entry, self.seal.read(entry.content, call_id))
 
     async def find(self, call_id: str) -> StoredView | None:
-        """Return the task for a call id from outside; None if there is no task, or if no key of this server opens it.
+        """Return the task for a call id that a client sent. Return None if there is no task, or no server key opens it.
 
         Raises:
             LedgerDown: The store cannot be used.

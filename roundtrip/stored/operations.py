@@ -143,7 +143,7 @@ class CallOperations:
 
         The store forgets the task, and the client sees an expired task. Two kinds of calls stay in the store as failed
         until their own expiry: calls whose body must not begin twice, and calls that their client continues by a
-        handle. Their clients may repeat the first request, which must find the call.
+        handle. Their clients may repeat the first request, and the server must then find the existing call.
 
         Raises:
             CallNotChanged: There is no such task, the task belongs to another service, or it has ended.

@@ -158,7 +158,7 @@ def _json_fallback(value: Any) -> Any:
     """Return a JSON form for an object that pydantic cannot serialize, or raise ValueError with advice."""
     for kind, name, method in _BLOCK_METHODS:
         if isinstance(value, kind):
-            raise ValueError(f"{name} is not converted inside another value; put the result of its {method}() there")
+            raise ValueError(f"{name} cannot be used inside another value; use the result of its {method}() instead")
     if isinstance(value, ToolResult):
         raise ValueError("a ToolResult must be returned by itself, not inside another value")
     if isinstance(value, AsyncIterable | Awaitable):

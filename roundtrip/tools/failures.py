@@ -150,7 +150,7 @@ def raise_prompt_failure(name: str, error: ValueError, *, for_client: bool) -> N
     """Raise a prompt's failure. The SDK's dispatcher logs it with its causes."""
     fields = fields_rejected_by(error)
     if fields is not None:
-        # The SDK's own cause would quote the client's values.
+        # The exception that the SDK would chain as the cause quotes the client's values.
         raise ValueError(str(error)) from rejected_fields(fields)
     if for_client and str(error) == f"Unknown prompt: {name}":
         # Otherwise the dispatcher would log the client's text, with a traceback.

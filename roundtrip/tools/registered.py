@@ -419,7 +419,7 @@ def _docstring(fn: Any) -> str:
 
 def _class_docstring(cls: type[Any]) -> str:
     text = _text(cls.__doc__)
-    # Python gives a dataclass without a docstring its signature as the docstring.
+    # If a dataclass has no docstring, Python uses its signature as the docstring.
     return "" if dataclasses.is_dataclass(cls) and text.startswith(f"{cls.__name__}(") else text
 
 

@@ -220,7 +220,7 @@ class UiApp:
     async def _fork(self, user: str, body: Mapping[str, Any]) -> Data:
         at, answers = body.get("at"), body.get("answers", [])
         if not isinstance(at, int) or isinstance(at, bool):
-            raise ValueError("at must be the number of a round")
+            raise ValueError("`at` must be the number of a round")
         if not isinstance(answers, list) or not all(isinstance(one, str) for one in cast("list[object]", answers)):
             raise ValueError("answers must be a list of texts")
         own = cast("list[str]", answers)

@@ -1,4 +1,4 @@
-"""Answer attacks: invalid answers, another user's answers, and an answer to a question that no server asks."""
+"""Attacks with answers: invalid answers, another user's answers, and an answer to a question that no server asks."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final

@@ -275,7 +275,7 @@ class Garble:
 
 
 class Interleave:
-    """A network that plays another call of the same function at the same time, with other answers.
+    """A network that also makes a concurrent call of the same function, with other answers.
 
     The other call advances as far as the user's call and is then abandoned. Both calls must ask the same first
     questions.

@@ -197,8 +197,8 @@ class NetworkFleet:
         if make not in self._deployed:
             if _takes_keys(make) and not self.instances.takes_keys:
                 raise Inapplicable(
-                    "the other build needs keys=, but the server's keys are not known: pass a function that makes the "
-                    "server with keys=, User(make_server)"
+                    "the other build needs keys=, but the server's keys are not known; pass a function that "
+                    "takes keys= and makes the server, as in User(make_server)"
                 )
             self._deployed[make] = make_instance(make)
         await self.go_to(self._deployed[make])
@@ -349,7 +349,7 @@ def is_crash(error: BaseException) -> bool:
 
 @contextmanager
 def acting_as(principal: AccessToken | str | None) -> Generator[None]:
-    """Authenticate in-memory requests inside a `with` block; a string is the user's subject."""
+    """Authenticate in-memory requests inside a `with` block. If the principal is a string, it is the user's subject."""
     if principal is None:
         yield
         return

@@ -74,7 +74,7 @@ def exchange_of(call: TracedCall) -> MessageSequence:
     before: AskedLine | None = None
     for request in call.occurrences:
         if isinstance(request, ActedLine | StoppedLine):
-            # Operators are not participants, so the note about an operator stands over the client.
+            # Operators are not participants, so the note about an operator is placed above the client.
             text = _short(action_text(request)) if isinstance(request, ActedLine) else stop_text(request)
             messages.append(SequenceMessage(MessageKind.NOTE, CLIENT, CLIENT, text, step))
             continue

@@ -117,7 +117,7 @@ class _PreviousRounds:
         self._is_cut = is_cut
         self._before: list[Round] = []
         self._earliest_times: list[float] = []
-        """For each round, the earliest time at which it or any later round was asked."""
+        """For each round, the earliest of the times at which this round and the later rounds were asked."""
         self._by_token_size: dict[int, list[int]] = {}
         """Round indexes by token size."""
         self._current: list[Round] = []

@@ -221,7 +221,7 @@ class AskedApproval(_LinePart):
 
 
 class AskedLine(_Happened):
-    """The server sent questions, or a task waits. In the retry era, this ends the serving."""
+    """The server sent questions, or a task waits. In the retry era, the leg ends here."""
 
     event: Literal["asked"] = "asked"
     by: Literal["resolvers", "body", "author"]

@@ -89,7 +89,7 @@ def test_resolver_without_resolve_is_rejected() -> None:
         with pytest.raises(InvalidSignature) as refused:
             Server("cinema").add_tool(book)
         assert str(refused.value) == (
-            f"tool 'book': parameter 'seat' of 'book' is written Annotated[T, {name}], but this fills nothing; "
+            f"tool 'book': parameter 'seat' of 'book' is declared Annotated[T, {name}], and so nothing fills it; "
             f"write seat: Annotated[T, Resolve({name})]"
         )
 

@@ -198,7 +198,10 @@ def test_wrong_server_or_function_is_rejected() -> None:
     for server in (high_level(), low_level(book)):
         with pytest.raises(ValueError, match="'cinema' has roundtrip already"):
             install(server)
-    for given, words in ((roundtrip.Server("shop"), "leave install() out"), (object(), "must be given an MCPServer")):
+    for given, words in (
+        (roundtrip.Server("shop"), r"leave install\(\) out"),
+        (object(), "must be given an MCPServer"),
+    ):
         with pytest.raises(TypeError, match=words):
             install(given)  # type: ignore[arg-type]
     with pytest.raises(InvalidSignature, match="has no URI variables"):

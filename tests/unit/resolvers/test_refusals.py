@@ -168,7 +168,7 @@ def test_unread_marker_is_rejected_as_clients_could_fill_it() -> None:
             fn.__annotations__["count"] = annotation
             if default is not inspect.Parameter.empty:
                 fn.__defaults__ = (default,)
-        said, cured = f"is written {written}, but this fills nothing", f"write count: {cure}"
+        said, cured = f"is declared {written}, and so nothing fills it", f"write count: {cure}"
         messages = (refusal(order), refusal(outer, "count"))
         wrong += [message for message in messages if said not in message or not message.endswith(cured)]
     assert wrong == []

@@ -265,7 +265,7 @@ def test_a_generator_is_read_once_for_content_and_structured_content() -> None:
 def test_image_inside_a_dict_is_rejected_unless_it_is_a_block() -> None:
     def check(annotation: Any, image: Any) -> None:
         advice = complaint(made(annotation), {"image": image})
-        assert re.search(r"Image is not converted inside .*to_image_content\(\)", advice)
+        assert re.search(r"Image cannot be used inside .*to_image_content\(\)", advice)
 
     check_each(product([EMPTY, dict, dict[str, Any]], [Image(data=b""), SdkImage(data=b"")]), check)
     structured = sent(made(dict), {"image": Image(data=b"x").to_image_content()}).structured_content
