@@ -15,10 +15,10 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imports_of, lazy_imports_of, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 48_313,
-    "code lines of the core": 6_901,
-    "modules": 427,
-    "imports inside of functions": 69,
+    "code lines": 47_400,
+    "code lines of the core": 6_880,
+    "modules": 404,
+    "imports inside of functions": 62,
     "lines of pages and other files": 4_284,
 }
 """As last measured. Lower them with each change that deletes; a change that raises one says why in its commit."""

@@ -342,14 +342,14 @@ function drawResult(shown) {
     article.append(make("p", "quiet", "The result is empty."));
   }
   if (waits && toolNamed(waits.tool)) {
-    const fillIn = make("button", "", `Fill in ${waits.tool}, as a model would`);
-    fillIn.type = "button";
-    fillIn.addEventListener("click", () => {
+    const fillFields = make("button", "", `Fill in ${waits.tool}, as a model would`);
+    fillFields.type = "button";
+    fillFields.addEventListener("click", () => {
       chooseTool(waits.tool);
       const field = toolNamed(waits.tool).fields.find((one) => one.name === "handle");
       byId(field.id).value = waits.handle;
     });
-    article.append(make("p", "quiet", "The call is waiting. Its handle continues it."), fillIn);
+    article.append(make("p", "quiet", "The call is waiting. Its handle continues it."), fillFields);
   }
   box.append(article);
 }
