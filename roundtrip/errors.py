@@ -289,7 +289,7 @@ class KeyUsedTwice(BodyMistake):
 
     def __init__(self, name: str, *, formerly_of: str | None = None) -> None:
         if formerly_of is None:
-            advice = "give each question and each step a name of its own (in a loop, number them: f'item-{i}')"
+            advice = "give each question and each step a unique name (in a loop, number them: f'item-{i}')"
         else:
             advice = (
                 f"question {formerly_of!r} also has it in former_names=, so an answer under this name could belong to "
@@ -391,7 +391,9 @@ class CallOutlived(RoundtripError):
     """A live call still asks, or waits, after its maximum age. In the retry era its token would have expired."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(f"the call is over its max_age and still has to ask {', '.join(map(repr, names))}; call again")
+        super().__init__(
+            f"the call has exceeded its max_age and still has questions: {', '.join(map(repr, names))}; call again"
+        )
         self.names = tuple(names)
 
 

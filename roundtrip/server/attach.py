@@ -182,8 +182,8 @@ class Attached:
         """Reject a function that this server could not serve, and let `overrides` replace functions in its graph."""
         if function.planned.plan.may_carry_secrets and not self._parts.protection.journals.can_seal:
             raise KeysMissing(
-                f"{function.owner} has to keep a value secret from the client (remember=True), and "
-                "request_state_security= gives no key for that; add seal_keys="
+                f"{function.owner} must keep a value secret from the client (remember=True), but "
+                "request_state_security= has no key for that; add seal_keys="
             )
         function.extensions += tuple(each for each in self._features if each.concerns(function))
         # The policy's time limit serves all tools, so it must be the longest. A tool's shorter limit is in its journal.

@@ -196,8 +196,8 @@ async def goes_on_without_the_answer(ctx: Context) -> str:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (asks, "the call is over its max_age and still has to ask 'how_many'"),
-        (asks_in_a_thread, "the call is over its max_age"),
+        (asks, "the call has exceeded its max_age and still has questions: 'how_many'"),
+        (asks_in_a_thread, "the call has exceeded its max_age"),
         (goes_on_without_the_answer, "without how_many"),
     ],
 )
