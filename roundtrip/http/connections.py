@@ -166,8 +166,10 @@ async def read_body(receive: Receive, max_body: int) -> tuple[list[Message], byt
         message = await receive()
         if message["type"] != "http.request":
             return [{"type": "http.request", "body": bytes(body), "more_body": True}, message], None
-        body += message.get("body", b"")
-        has_more = message.get("more_body", False)
+        chunk, has_more = message.get("body", b""), message.get("more_body", False)
+        if not body and not has_more and len(chunk) <= max_body:
+            return [message], chunk
+        body += chunk
         if not has_more or len(body) > max_body:
             whole = bytes(body)
             received: Message = {"type": "http.request", "body": whole, "more_body": has_more}

@@ -351,6 +351,9 @@ class _Envelope(Connection):
 class _LazyChannel(sdk.RequestChannel):
     """Channel from one request to its client. It makes its parts on first use."""
 
+    # The representation of the SDK's dataclass would show all request headers.
+    __repr__ = object.__repr__
+
     def __init__(self, checked: _CheckedRequest, request: Request, stream: "_Stream | None") -> None:
         self.request_id = checked.id
         self.message_metadata = ServerMessageMetadata(request_context=request)

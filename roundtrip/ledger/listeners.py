@@ -24,18 +24,23 @@ class ChangeListeners:
         self._lock = threading.Lock()
         self._loops: dict[asyncio.AbstractEventLoop, _LoopListeners] = {}
 
-    def listen(self, changed: Announce) -> Callable[[], None]:
-        """Implement `CallStore.listen`."""
+    def listen(self, changed: Announce, key: str | None = None) -> Callable[[], None]:
+        """Implement `CallStore.listen`; with a key, only for changes of the entry with this key."""
         loop, token = asyncio.get_running_loop(), object()
         with self._lock:
             loop_listeners = self._loops.setdefault(loop, _LoopListeners())
             loop_listeners.listeners[token] = changed
+            loop_listeners.by_key.setdefault(key, {})[token] = changed
         if loop_listeners.feed is None and self._feed is not None:
             # Use an empty context: the feed must not retain the context variables of the request that starts it.
             loop_listeners.feed = loop.create_task(self._feed(loop_listeners.announce), context=Context())
 
         def stop() -> None:
             loop_listeners.listeners.pop(token, None)
+            with_key = loop_listeners.by_key.get(key, {})
+            with_key.pop(token, None)
+            if not with_key:
+                loop_listeners.by_key.pop(key, None)
             if loop_listeners.listeners or self._loops.get(loop) is not loop_listeners:
                 return
             with self._lock:
@@ -65,8 +70,14 @@ class _LoopListeners:
 
     def __init__(self) -> None:
         self.listeners: dict[object, Announce] = {}
+        self.by_key: dict[str | None, dict[object, Announce]] = {}
+        """The same listeners by their keys. Those under `None` listen for all changes."""
         self.feed: asyncio.Task[None] | None = None
 
     def announce(self, call_id: str | None) -> None:
-        for changed in list(self.listeners.values()):
+        if call_id is None:
+            concerned = list(self.listeners.values())
+        else:
+            concerned = [*self.by_key.get(call_id, {}).values(), *self.by_key.get(None, {}).values()]
+        for changed in concerned:
             changed(call_id)

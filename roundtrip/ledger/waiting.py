@@ -94,13 +94,7 @@ class Waiting:
 
     def _watch(self, watch_key: tuple[asyncio.AbstractEventLoop, str]) -> _EntryWatch:
         watch = self._watches[watch_key] = _EntryWatch()
-        key = watch_key[1]
-
-        def look_again(changed: str | None) -> None:
-            if changed in (None, key):
-                watch.changed.set()
-
-        watch.stop = self._listeners.listen(look_again)
+        watch.stop = self._listeners.listen(lambda _: watch.changed.set(), watch_key[1])
         return watch
 
 
