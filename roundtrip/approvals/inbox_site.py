@@ -46,7 +46,7 @@ _UNKNOWN: Final = (
     "There is nothing to decide here",
     "This approval is closed, or it is not yours to decide. Your inbox lists the approvals that wait for you.",
 )
-_LATE: Final = "Your decision was not recorded: this was already decided, or it has changed."
+_LATE: Final = "Nothing was recorded this time: this was already decided, or it has changed."
 _NO_DECISION: Final = (
     'a decision must be {"decision": "approve"} or {"decision": "reject", "reason": text}; the reason to approve is '
     "optional"

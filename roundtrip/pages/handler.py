@@ -32,7 +32,7 @@ _PATH: Final = "/ask"
 _TICKET_PATTERN: Final = re.compile(r"[A-Za-z0-9._~-]{16,2048}", re.ASCII)
 """A ticket is safe in a header and in a path."""
 
-_ANSWERED: Final = "This was already answered, or it has changed. Your last answer was not sent."
+_ANSWERED: Final = "Nothing was sent this time: this was already answered, or it has changed."
 
 
 class QuestionPages(PageSite):

@@ -14,7 +14,7 @@ from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.conftest import HOSTILE, LONG, Scheme, has_tall_button, log_in, markup_of, press, see
 from tests.browser.pages.connected import MAX_AGE_SECONDS, Asked, ConnectedShop, connected_shop
 
-ANSWERED = "This was already answered, or it has changed. Your last answer was not sent."
+ANSWERED = "Nothing was sent this time: this was already answered, or it has changed."
 NOTHING = "There is nothing to answer here"
 
 
@@ -240,7 +240,7 @@ def test_rejection_needs_a_reason_and_texts_run_nowhere(tab: Tab, desk: Connecte
     expect(other.locator("main .notice")).to_contain_text("Approved by fay")
     reason.fill("No receipt")
     press(tab.page, "Reject")
-    expect(tab.page.locator(".notice").first).to_contain_text("Your decision was not recorded")
+    expect(tab.page.locator(".notice").first).to_contain_text("Nothing was recorded this time")
     expect(tab.page.locator(".notice").last).to_contain_text("Approved by fay")
     assert all(request.startswith((desk.base, "data:")) for request in tab.requests)
 

@@ -278,7 +278,7 @@ async def test_approver_sees_everything_that_will_run() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "choice", "heading", "verdict"),
-    [("2026-07-28", "reject", "Not completed", "Rejected"), ("legacy", "approve", "Done", "Approved")],
+    [("2026-07-28", "reject", "Ended without a result", "Rejected"), ("legacy", "approve", "Done", "Approved")],
 )
 async def test_page_of_the_caller_tells_the_decision_and_its_reason(
     mode: str, choice: str, heading: str, verdict: str
