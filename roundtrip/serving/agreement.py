@@ -16,8 +16,7 @@ _LEDGER_ADVICE = "Give the server ledger=SqliteLedger(PATH), RedisLedger(URL) or
 
 _WITHOUT_FORMS: Final = {
     "link": "get links to question pages",
-    "local": "are asked on local pages only",
-    "model": "are asked through their model",
+    "model": "are asked through their model, if a question allows that",
 }
 """Maps the channel that a server uses first to how the server asks clients that cannot receive a form."""
 
@@ -86,13 +85,14 @@ def caution_for_older_clients(identity: Identity, settings: ServeSettings) -> st
     if settings.workers > 1:
         reason, fix = "several workers keep no sessions", "serve with --workers 1"
     elif not settings.keeps_sessions:
-        reason, fix = "--no-sessions is set", "leave it out"
+        reason, fix = "--no-sessions is set", "leave --no-sessions out"
     else:
-        reason, fix = "--json-response is always", "set it to auto"
-    for channel, effect in _WITHOUT_FORMS.items():
-        if channel in identity.channels:
-            return f"clients on 2025-11-25 and before {effect}, because {reason}. To ask them by form, {fix}."
-    return f"clients on 2025-11-25 and before cannot be asked, because {reason}. Add Pages(authenticate=...), or {fix}."
+        reason, fix = "--json-response is always", "set --json-response to auto"
+    effect = next((text for channel, text in _WITHOUT_FORMS.items() if channel in identity.channels), None)
+    advice = f"To ask them by form, {fix}." if "form" in identity.channels else "The server does not use forms."
+    if effect is None:
+        effect = "cannot be asked, and each tool that asks them fails"
+    return f"clients on 2025-11-25 and before {effect}, because {reason}. {advice}"
 
 
 def caution_of_reload(newcomer: Identity, before: Identity) -> str | None:

@@ -71,13 +71,21 @@ def test_new_and_running_workers_verify_each_others_tokens() -> None:
 
 
 OLDER_CLIENTS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
-    ({"workers": 2}, ("form",), "cannot be asked, because several workers keep no sessions. Add Pages("),
+    (
+        {"workers": 2},
+        ("form",),
+        "cannot be asked, and each tool that asks them fails, because several workers keep no sessions. To",
+    ),
     ({"workers": 2}, ("form", "link", "model", "url"), "get links to question pages, because several workers"),
-    ({"sessions": False}, ("form", "model"), "through their model, because --no-sessions is set. To ask them by form"),
+    (
+        {"sessions": False},
+        ("form", "model"),
+        "if a question allows that, because --no-sessions is set. To ask them by form",
+    ),
     (
         {"json_response": "always"},
-        ("form", "local"),
-        "are asked on local pages only, because --json-response is always",
+        ("local",),
+        "each tool that asks them fails, because --json-response is always. The server does not use forms.",
     ),
 ]
 
