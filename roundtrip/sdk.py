@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import logging
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, cast
@@ -49,6 +51,8 @@ _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 Shelf = Literal["prompt", "resource"]
 """A template is a resource, known by its URI template."""
+
+_LOG_FORMAT: Final = "%(message)s"
 
 Sees = Callable[[Shelf, str], bool]
 """Returns True if clients may see a prompt with a name, or a resource or template with a URI."""
@@ -270,3 +274,22 @@ class RestartingManager(StreamableHTTPSessionManager):
         finally:
             if not runs_already:
                 self._has_started = False
+
+
+def remove_log_handlers() -> bool:
+    """Remove the log handlers that the SDK has installed. Return True if there was one. The author's handlers stay."""
+    root = logging.getLogger()
+    handlers = [handler for handler in root.handlers if _is_log_handler(handler)]
+    for handler in handlers:
+        root.removeHandler(handler)
+    return bool(handlers)
+
+
+def _is_log_handler(handler: logging.Handler) -> bool:
+    # With rich, the SDK's handler wraps lines at the terminal's width, and renders tracebacks so slowly that requests
+    # wait. Without rich, the SDK's log lines have neither a time nor a level.
+    if getattr(handler.formatter, "_fmt", None) != _LOG_FORMAT:
+        return False
+    if "rich.logging" not in sys.modules:
+        return type(handler) is logging.StreamHandler
+    return type(handler).__module__ == "rich.logging" and bool(getattr(handler, "rich_tracebacks", False))

@@ -27,6 +27,7 @@ from sse_starlette.sse import AppStatus
 from roundtrip.channels.access_log import hide_tickets
 from roundtrip.ledger.lease import bury, name_process
 from roundtrip.limited_logs import LimitedFilter
+from roundtrip.sdk import remove_log_handlers
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.application import ProcessState, application_of
@@ -59,7 +60,6 @@ _ERROR_SECONDS: Final = 0.1
 """Seconds at the end of the graceful shutdown to send errors to clients whose requests will be cut off."""
 _EXIT_MARGIN_SECONDS: Final = 3.0
 """Seconds until a stopping process exits even if a thread is still running."""
-_SDK_FORMAT: Final = "%(message)s"
 _BACKLOG: Final = 2048
 _ACCEPTS_IN_A_ROW: Final = 64
 _SPARE_FILES: Final = 256
@@ -101,9 +101,7 @@ class Ended(Enum):
 
 def set_up_logging(settings: ProcessSettings) -> None:
     """Log to standard error, unless the loaded module has configured logging."""
-    root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if _is_sdk_handler(handler)]:
-        root.removeHandler(handler)
+    remove_log_handlers()
     logging.basicConfig(format=_FORMAT, stream=sys.stderr)
     logging.getLogger().setLevel(settings.log_level.upper())
     if settings.log_level != "debug":
@@ -112,16 +110,6 @@ def set_up_logging(settings: ProcessSettings) -> None:
     for name in _CLIENT_ERROR_LOGGERS:
         logging.getLogger(name).addFilter(LimitedFilter())
     hide_tickets()
-
-
-def _is_sdk_handler(handler: logging.Handler) -> bool:
-    # With rich, the SDK's handler wraps lines at the terminal's width, and renders tracebacks so slowly that requests
-    # wait. Without rich, the SDK's log lines have neither a time nor a level.
-    if getattr(handler.formatter, "_fmt", None) != _SDK_FORMAT:
-        return False
-    if "rich.logging" not in sys.modules:
-        return type(handler) is logging.StreamHandler
-    return type(handler).__module__ == "rich.logging" and bool(getattr(handler, "rich_tracebacks", False))
 
 
 def listen(settings: ServeSettings) -> socket.socket:

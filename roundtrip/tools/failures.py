@@ -220,7 +220,8 @@ def log_tool_failure(name: str, error: Exception) -> None:
         logger.info("Tool %r returned the recorded error from an earlier run", name)
     elif not isinstance(error, ToolError) or isinstance(error, UnexpectedToolError):
         # The cause is the exception in the author's code. The SDK's wrapper around it would repeat the traceback.
-        logger.error("Tool %r raised an unexpected exception", name, exc_info=error.__cause__ or error)
+        cause = error.__cause__ if isinstance(error, UnexpectedToolError) else None
+        logger.error("Tool %r raised an unexpected exception", name, exc_info=cause or error)
     elif isinstance(error.__cause__, ValidationError):
         # Log only field names: the values belong to the client.
         fields = sorted({".".join(str(part) for part in each["loc"]) for each in error.__cause__.errors()})

@@ -22,6 +22,7 @@ from roundtrip.client.legs import Era
 from roundtrip.client.targets import Target, target_of
 from roundtrip.client.terminal import Terminal
 from roundtrip.client.tools import text_of_result, text_of_tools
+from roundtrip.sdk import remove_log_handlers
 
 
 def run(arguments: Namespace) -> int:
@@ -76,9 +77,14 @@ def _target(text: str, headers: list[str]) -> Target:
     if headers:
         raise CallFailed("--header needs an HTTP server, got a server in this process; remove it")
     server = load_any_server(text)
-    # The SDK logs through rich, in narrow columns. The result already shows an expected failure.
-    if any(type(handler).__module__ == "rich.logging" for handler in logging.getLogger().handlers):
-        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
+    # The SDK logs through rich, in narrow columns. At its default level, it would also log an expected failure,
+    # although the result shows it.
+    root = logging.getLogger()
+    if remove_log_handlers():
+        plain = logging.StreamHandler()
+        plain.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        plain.setLevel(logging.WARNING if root.level == logging.INFO else logging.NOTSET)
+        root.addHandler(plain)
     if is_fastmcp(server):
         # A FastMCP server enters its lifespan only in the process that serves it.
         return Target(command=(sys.executable, "-m", "roundtrip", "serve", text, "--stdio"))
