@@ -154,8 +154,8 @@ def _watch_providers(mcp: names.FastMCP[Any], installation: Installation[Any]) -
 
 
 def _patch_provider(provider: names.LocalProvider, installation: Installation[Any]) -> None:
-    """Wrap the provider's methods that register functions, so that FastMCP receives a plain function for each asking
-    one.
+    """Wrap the provider's methods that register functions, so that FastMCP receives a plain function in place of each
+    function that asks.
     """
     for kind in ("tool", "prompt", "resource"):
         method = f"add_{kind}"

@@ -1,8 +1,8 @@
 """The tracer protocol, and facts that only a server knows.
 
 For each request that reaches a function, a tracer creates a watch. It also receives each token that the server rejects,
-and may receive the ends of stored calls outside requests. A watch is called with every fact in order: the runtime's
-facts (`roundtrip.machine.facts`) and the facts defined here.
+and may be told, outside any request, that a stored call has ended. A watch is called with every fact in order: the
+runtime's facts (`roundtrip.machine.facts`) and the facts defined here.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Closed(NamedTuple):
 
 
 class LinkedWatch:
-    """Watch that records a leg as a span. The token carries its `traceparent`, so that the next leg can link to the
+    """A watch that records a leg as a span. The token carries its `traceparent`, so that the next leg can link to the
     span.
     """
 

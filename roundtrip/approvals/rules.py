@@ -295,7 +295,7 @@ def decide(
 
 
 class ApprovalFeature(CallFeature):
-    """Approvals in stored calls, for a server without an inbox, where people decide elsewhere; see `Inbox`."""
+    """Approvals in stored calls, for servers that have no inbox because people decide elsewhere; see `Inbox`."""
 
     def prepare(self, end: Suspended | Authored, content: CallContent, call_id: str) -> Parking:
         """Return the function that opens the approvals a leg needs."""

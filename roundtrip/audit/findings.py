@@ -76,7 +76,7 @@ class ToolNotes:
         _add(self._of(clause).reasons, reason)
 
     def require(self, holds: bool, clause: str, text: str) -> None:
-        """Record an attempt. It failed if the condition does not hold."""
+        """Record an attempt. The attempt fails if the condition does not hold."""
         if holds:
             self.passed(clause)
         else:

@@ -324,8 +324,9 @@ class StoredCalls(LegExtension):
         """Return the reply to a request that repeats a waiting call, or None to start a new call.
 
         Models repeat calls, and a repetition must not start another call. Clients that show links are an exception: a
-        repeated call is asked again on a new page. But even they resume a call that only waits for an approval.
-        Otherwise, people would have to approve it again whenever such a client times out and repeats the call.
+        repeated call asks its question again on a new page. But even they resume a call that only waits for an
+        approval. Otherwise, people would have to approve it again whenever such a client times out and repeats the
+        call.
         """
         try:
             function = call.find()
@@ -480,7 +481,8 @@ class StoredCalls(LegExtension):
     async def resume_call(
         self, handle: str, answers: dict[str, Any] | None, ctx: AskingContext[Any, Any]
     ) -> CallToolResult:
-        """Return a stored call's result, or a message that it still waits. This is the body of `continue_call`.
+        """Return a stored call's result, or a message that the call is still waiting. This is the body of
+        `continue_call`.
 
         Args:
             handle: The call's handle.

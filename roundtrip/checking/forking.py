@@ -134,7 +134,7 @@ class _ForkReplay(Replay):
         return fork
 
     async def _replay_to(self, index: int) -> RehearsedLeg:
-        """Play all legs up to the leg that asks a round, with the recorded answers and step results."""
+        """Use the recorded answers and step results to play all legs, up to the leg that asks a round."""
         first = self.rounds[0]
         # The step results must come from a token, so start as if an earlier round without questions had created one.
         start = replace(self.journal_for(first, 0), leg=1, round=first.number - 1, asked={}) if first.computed else None

@@ -39,7 +39,7 @@ class ServerName:
     """Server reference `MODULE:SERVER`, where the module is an import path.
 
     Raises:
-        ValueError: A test cannot import the text.
+        ValueError: The text does not name something that a test can import.
     """
 
     def __init__(self, text: str) -> None:

@@ -66,7 +66,7 @@ class End(Enum):
 
 
 class _BodyReached(MCPError):
-    """End of a leg before its body. It is an `MCPError` because other exceptions would be converted."""
+    """Ends a leg before its body begins. It is an `MCPError` because other exceptions would be converted."""
 
     def __init__(self) -> None:
         super().__init__(code=INTERNAL_ERROR, message="this is a rehearsal; the body does not run")

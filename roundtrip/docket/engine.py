@@ -286,7 +286,7 @@ class _Sender(_DocketLink):
             if entry is None:
                 continue
             if entry.state is not StoredState.DUE:
-                # The write that makes the task due also sends it. Only one process succeeds in writing.
+                # One write both marks the task as due and sends it. Only one process succeeds in writing.
                 await self._book.change(call_id, lambda entry, now: None)
                 is_more = True
             elif now - entry.due >= _LOST_SECONDS:

@@ -34,7 +34,7 @@ from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node
 
 _VOLATILE_AFTER_LEGS: Final = 2
-"""How many consecutive legs may lose an answer to a changed wording before the question counts as volatile."""
+"""How many legs in a row may discard an answer because the wording changed, before the question counts as volatile."""
 
 _ELICITATION_ID_BYTES: Final = 12
 _NOT_PINNED: Final = Asked(b"")

@@ -1,7 +1,7 @@
 """The ledger contract: operations on entries, and their results.
 
-A ledger has one entry for each call whose body must run once. The entry names the leg that has the claim, or holds the
-body's result. `specs/machine.md` lists the entry states.
+A ledger has one entry for each call whose body must run once. The entry contains either the leg that has the claim
+or the body's result. `specs/machine.md` lists the entry states.
 
 Each operation is atomic, even across processes, and reads the ledger's own clock.
 """

@@ -115,7 +115,7 @@ class ApprovalRead(NamedTuple):
 
 
 class AnswersIgnored(NamedTuple):
-    """Answers arrived to questions that the call had not asked."""
+    """The client sent answers to questions that the call had not asked."""
 
     number: int
 

@@ -97,7 +97,7 @@ class PageForm:
 
     @property
     def is_single(self) -> bool:
-        """Return True for a page with one question, which its buttons answer."""
+        """Return True if the page has a single question, which is answered with buttons."""
         return len(self.questions) == 1
 
     @property

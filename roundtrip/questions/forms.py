@@ -345,7 +345,7 @@ def _wrong_fields(error: BaseException | None) -> set[object]:
 
 
 def _shaped_values(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values whose type fits their field. A form must not show any other value again."""
+    """Return the values whose type fits their field. Other values must not be shown again in a form."""
     shaped: dict[str, Any] = {}
     for field in fields.fields_of(schema):
         with suppress(fields.FieldInvalid):

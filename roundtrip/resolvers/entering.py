@@ -74,7 +74,7 @@ class PlainEntry:
     """The context manager's value, once it is entered."""
     _changed: list[tuple[ContextVar[Any], Any]] = field(default_factory=list[tuple[ContextVar[Any], Any]])
     _tokens: list[Token[Any]] = field(default_factory=list[Token[Any]])
-    # Held while entering or leaving: a leg may end while a thread that it no longer waits for is still entering.
+    # Held while the context manager is entered or exited: a leg may end while an abandoned thread is still entering it.
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _entered: tuple[AbstractContextManager[Any], HeldThread, Context] | None = None
     _over: tuple[BaseException | None] | None = None

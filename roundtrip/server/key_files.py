@@ -27,7 +27,7 @@ _HEAD: Final = """\
 
 
 class Role(Enum):
-    """A key's role. Keys in every role verify."""
+    """A key's role. A key in any role can be used for verification."""
 
     SIGNS = "signs"
     NEXT = "next"

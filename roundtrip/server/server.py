@@ -441,7 +441,7 @@ class Server(PromptsAndResources[LifespanResultT]):
     def tool_schema(self, name: str) -> dict[str, Any] | None:
         """Return a tool's input schema for the SDK's header check, or None if some clients may not see the tool.
 
-        The SDK checks headers before a request exists for which visibility gates could be evaluated; see `ToolCalls`.
+        When the SDK checks headers, visibility gates cannot be evaluated yet; see `ToolCalls`.
         """
         match self._tools.seen.versions.get(name):
             # If the schema names no headers, return None so that the SDK does not search the schema for headers.

@@ -93,7 +93,7 @@ def _mistakes(fields: Mapping[str, FormField], values: Mapping[str, Any]) -> Ite
         if name not in fields:
             yield f"field {_shown(name)}: there is no such field"
     for name, field in fields.items():
-        # Models send null for an optional field that they leave out.
+        # Models often send null instead of leaving out an optional field.
         value = values.get(name)
         try:
             if value is not None:

@@ -20,7 +20,7 @@ else:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Storage:
-    """One server's storage of calls. The server's options and tools create its service on first use."""
+    """One server's storage of calls. Its service is created on first use, from the server's options and tools."""
 
     features: Callable[[], list[CallFeature]]
     """Returns the features that take part in stored calls."""

@@ -141,7 +141,7 @@ class CallWorker:
         return bool(self._running or self._request_legs)
 
     async def drain(self, seconds: float) -> None:
-        """Stop claiming tasks, and wait up to some seconds for the running legs to end."""
+        """Stop claiming tasks, and wait at most this many seconds for the running legs to end."""
         self._is_draining = True
         self._delivery.pause()
         if self._running or self._request_legs:

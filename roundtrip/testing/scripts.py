@@ -141,7 +141,7 @@ def prepare_values(values: Mapping[Any, Any], *, round: int | None = None) -> li
 
 
 class Script:
-    """Prepared answers. The script records which answers no question has used.
+    """Prepared answers. The script keeps track of unused answers.
 
     Args:
         answers: The answers, or a list with the answers for each round.

@@ -21,7 +21,7 @@ import anyio
 from roundtrip.errors import ThreadsExhausted
 
 SHARED_SECONDS: Final = 0.001
-"""How long a plain function may run before functions that wait for its thread move to other threads."""
+"""How long a plain function may run before the functions queued behind it move to other threads."""
 
 _SHARE: Final = 2
 """The maximum number of slots for one owner, in multiples of the free slots."""

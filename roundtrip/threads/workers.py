@@ -278,7 +278,7 @@ class Worker:
 
     async def run(self, call: Callable[[], Any], context: Context) -> Any:
         """Run a function for which the thread is kept, even if the leg is cancelled."""
-        # This run takes no slot. If it needed one while all slots were taken, legs could not end.
+        # This run takes no slot. If it needed a slot while all slots were taken, legs could not end.
         work = Work(call, may_be_left=False, context=context)
         with work.scope:
             work.scope.shield = True
@@ -353,7 +353,7 @@ def _run(work: Work) -> None:
 class FunctionRun:
     """Run of several functions in one thread, without a return to the event loop between them.
 
-    If one of the author's functions delays waiting functions for more than a millisecond, the loop may take over the
+    If one of the author's functions blocks waiting functions for more than a millisecond, the event loop may run the
     remaining functions. The thread then passes the running function's value to the loop, and starts no other function.
     """
 

@@ -402,7 +402,8 @@ def describe(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
 def _docstring(fn: Any) -> str:
     """Return the docstring that the author wrote for a callable.
 
-    A partial has its function's docstring. An object has its `__call__` docstring or its class docstring.
+    For a partial, this is its function's docstring. For an object, it is the docstring of its `__call__` or of its
+    class.
     """
     if inspect.isclass(fn):
         return _class_docstring(fn)

@@ -146,7 +146,7 @@ class StoryText:
             return
         self._lines.append("")
         self._line("states")
-        # Write one line per leg. A leg ends in the state in which the call waits.
+        # Write one line per leg. When a leg ends, the call is left waiting.
         legs = " > ".join(map(str, states)).replace("awaiting_input > ", "awaiting_input\n")
         for leg in legs.split("\n"):
             self._line(leg, 1)

@@ -308,7 +308,7 @@ def _revision_between(call: TracedCall, before: Round, round_: Round) -> Round |
 
 
 def _cause_of_revision(round_: Round) -> str:
-    """Return the cause of a revised question. It names the changed answers if the transcript contains them."""
+    """Return why a question was revised. The text names the changed answers if the transcript contains them."""
     changed = round_.asked.token.changed if round_.asked.token is not None else ()
     names = [part.removeprefix("answer:") for part in changed if part.startswith("answer:")]
     if not names:

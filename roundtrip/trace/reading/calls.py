@@ -1,4 +1,4 @@
-"""Traced calls: the servings of their legs, their rounds of questions, and the resulting state."""
+"""Traced calls: each time a leg was served, the rounds of questions, and the resulting state."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -451,7 +451,7 @@ class TracedCall:
 
     @property
     def may_have_run(self) -> bool:
-        """Return True if the body may have begun without a record, because a leg has no end or its worker died."""
+        """Return True if the body may have begun unrecorded: the end of a leg was not recorded, or its worker died."""
         is_lost = self.stopped is not None and self.stopped.how == "lost"
         return is_lost or self.is_unknown or any(not serving.is_over for serving in self.servings)
 

@@ -22,7 +22,7 @@ Reveal = Literal["all"] | Revealable | Iterable[Revealable]
 _DIGEST_BYTES: Final = 8
 _MAX_CACHED: Final = 256
 _SIZE_STEP_BYTES: Final = 64
-"""Step to which recorded sizes are rounded up."""
+"""Recorded sizes are rounded up to a multiple of this."""
 _MAX_LEVELS: Final = 100
 """Maximum nesting in a recorded value, because JSON readers limit nesting."""
 _TICKET_BEGINS: Final = "rt1."

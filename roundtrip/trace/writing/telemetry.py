@@ -146,7 +146,7 @@ class _Meters:
 
 
 class _LegWatch:
-    """Watch for one serving. `span` is None if the provider does not record it."""
+    """A watch on one leg. `span` is None if the provider does not record it."""
 
     def __init__(self, beginning: Beginning, meters: _Meters, span: Span | None, system: System) -> None:
         self._beginning = beginning
