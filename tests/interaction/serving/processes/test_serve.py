@@ -88,7 +88,7 @@ async def test_a_question_cannot_be_asked_live_without_sessions(fleet: Service) 
     async with connect(fleet.url, Era.LIVE, Person({"value": True})) as client:
         with pytest.raises(MCPError, match="one worker"), anyio.fail_after(WAIT):
             await client.call_tool("agree", {})
-    await _said(fleet, "tool 'agree' could not ask 'python-httpx", "Add Pages(authenticate=...), or serve")
+    await _said(fleet, "tool 'agree' could not ask 'python-httpx", "each tool that asks them fails")
 
 
 async def test_single_worker_unable_to_ask_older_clients_says_so(tmp_path: Path) -> None:
