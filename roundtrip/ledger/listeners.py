@@ -29,19 +29,17 @@ class ChangeListeners:
         loop, token = asyncio.get_running_loop(), object()
         with self._lock:
             loop_listeners = self._loops.setdefault(loop, _LoopListeners())
-            loop_listeners.listeners[token] = changed
             loop_listeners.by_key.setdefault(key, {})[token] = changed
         if loop_listeners.feed is None and self._feed is not None:
             # Use an empty context: the feed must not retain the context variables of the request that starts it.
             loop_listeners.feed = loop.create_task(self._feed(loop_listeners.announce), context=Context())
 
         def stop() -> None:
-            loop_listeners.listeners.pop(token, None)
             with_key = loop_listeners.by_key.get(key, {})
             with_key.pop(token, None)
             if not with_key:
                 loop_listeners.by_key.pop(key, None)
-            if loop_listeners.listeners or self._loops.get(loop) is not loop_listeners:
+            if loop_listeners.by_key or self._loops.get(loop) is not loop_listeners:
                 return
             with self._lock:
                 del self._loops[loop]
@@ -69,14 +67,13 @@ class _LoopListeners:
     """Listeners of one event loop."""
 
     def __init__(self) -> None:
-        self.listeners: dict[object, Announce] = {}
         self.by_key: dict[str | None, dict[object, Announce]] = {}
-        """The same listeners by their keys. Those under `None` listen for all changes."""
+        """Listeners by their keys. Those under `None` listen for all changes."""
         self.feed: asyncio.Task[None] | None = None
 
     def announce(self, call_id: str | None) -> None:
         if call_id is None:
-            concerned = list(self.listeners.values())
+            concerned = [changed for with_key in self.by_key.values() for changed in with_key.values()]
         else:
             concerned = [*self.by_key.get(call_id, {}).values(), *self.by_key.get(None, {}).values()]
         for changed in concerned:
