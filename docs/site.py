@@ -43,13 +43,8 @@ REFERENCE: Final[Mapping[str, str]] = {
     "roundtrip.testing": "The testing kit",
 }
 """The public modules, and the titles of their pages."""
-INNER: Final = (
-    *("completing", "effects", "has_own_tool_handler", "limit_page_wait", "is_one_of"),
-    *("is_served_in_legs", "is_visible", "journal_codec", "local_provider", "mask_error_details_by_default"),
-    *("overrides", "own_lifespan", "own_routes", "plan_of", "plans", "resources_for"),
-    *("serving_client", "shows_error_details", "task_service", "tell_transport", "tool_schema", "watched_by"),
-)
-"""Names of `Server` for other parts of the package. They are no part of the API."""
+INNER: Final = "internals"
+"""The attribute of `Server` for other parts of the package. It is no part of the API."""
 ROW: Final = re.compile(r"^\| \[(?P<title>[^\]]+)\]\((?P<page>[^)#]+\.md)\) \| (?P<about>.+) \|$", re.MULTILINE)
 LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 FEATURES: Final = (
@@ -169,7 +164,7 @@ def settings(version: str) -> dict[str, Any]:
     nav += [{"API": reference}, {"Changelog": "CHANGELOG.md"}, {"Contributing": "CONTRIBUTING.md"}]
     options = {"show_root_heading": False, "show_source": False, "docstring_section_style": "list"}
     # Most of what authors use of `Server` and `Context` is inherited.
-    options |= {"inherited_members": True, "filters": ["!^_", f"!^({'|'.join(INNER)})$"]}
+    options |= {"inherited_members": True, "filters": ["!^_", f"!^{INNER}$"]}
     python = {"options": {**options, "preload_modules": ["mcp", "mcp_types"]}}
     return {
         "site_name": "roundtrip",
@@ -310,7 +305,7 @@ def _reference_text(module: str, title: str) -> str:
             continue
         members: dict[str, Any] = found.all_members if found.is_class else {}
         for member, one in sorted(members.items()):
-            if not member.startswith("_") and member not in INNER and (one.is_function or one.is_attribute):
+            if not member.startswith("_") and member != INNER and (one.is_function or one.is_attribute):
                 lines += _described(one, f"{name}.{member}", "###")
     return "\n".join(lines)
 

@@ -80,7 +80,7 @@ async def resolve_arguments(
         KeysMissing: A resolver keeps a value with `remember=True`, and the server has no key to seal it with.
     """
     server = context.mcp_server
-    codec = server.journal_codec if isinstance(server, Server) else JournalCodec(None)
+    codec = server.internals.parts.protection.journals if isinstance(server, Server) else JournalCodec(None)
     if plans.plan.may_carry_secrets and not codec.can_seal:
         raise KeysMissing(
             f"{', '.join(resolved_params)}: remember=True keeps values in the token, and this server has no key to "

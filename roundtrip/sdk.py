@@ -6,7 +6,7 @@ import functools
 import logging
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, Final, Literal, TypeVar, cast
 
 from mcp.server import MCPServer, _otel, _streamable_http_modern, connection
@@ -71,14 +71,19 @@ require_names(_NEEDED)
 
 
 def _for_client(handle: _CallableT) -> _CallableT:
-    """Wrap an SDK handler, so that its first lookup of an item counts as the client's; see `serving_client`."""
+    """Wrap an SDK handler, so that its first lookup of an item counts as the client's; see `_serving_client`."""
 
     @functools.wraps(handle)
     async def handle_for_client(server: HookedServer[Any], ctx: Any, params: Any) -> Any:
-        with server.serving_client():
+        with server._serving_client():  # pyright: ignore[reportPrivateUsage]
             return await handle(server, ctx, params)
 
     return cast("_CallableT", handle_for_client)
+
+
+def routes_of(server: MCPServer[Any]) -> list[Route]:
+    """Return the routes beside MCP that the author added, such as `ElicitUrl` pages."""
+    return list(server._custom_starlette_routes)  # pyright: ignore[reportPrivateUsage]
 
 
 class HookedServer(MCPServer[LifespanResultT]):
@@ -90,44 +95,34 @@ class HookedServer(MCPServer[LifespanResultT]):
     def __init__(self, **sdk: Any) -> None:
         super().__init__(**sdk)
         # From now on, the SDK finds only visible prompts and resources, whenever they are registered.
-        self._prompt_manager = _VisiblePrompts(self._prompt_manager, self.is_visible)
-        self._resource_manager = _VisibleResources(self._resource_manager, self.is_visible)
+        self._prompt_manager = _VisiblePrompts(self._prompt_manager, self._is_visible)
+        self._resource_manager = _VisibleResources(self._resource_manager, self._is_visible)
         # For `Mcp-Param-*` headers, before any middleware. Before 2.3 the SDK takes the schema from the tool list.
-        self._lowlevel_server.get_tool_input_schema = self.tool_schema
+        self._lowlevel_server.get_tool_input_schema = self._tool_schema
 
-    def tool_schema(self, name: str) -> dict[str, Any] | None:
+    def _tool_schema(self, name: str) -> dict[str, Any] | None:
         """Return the input schema of a tool that may be called, or None."""
         raise NotImplementedError
 
-    def serving_client(self) -> AbstractContextManager[None]:
+    def _serving_client(self) -> AbstractContextManager[None]:
         """Surround the SDK's handler for one request, whose first lookup serves the client."""
         raise NotImplementedError
 
-    @property
-    def has_own_tool_handler(self) -> bool:
+    def _has_own_tool_handler(self) -> bool:
         """Return True if the SDK's handler serves tool calls, so that only `call_tool` does."""
         entry = self._lowlevel_server.get_request_handler("tools/call")
         return entry is not None and entry.handler == self._handle_call_tool
 
-    @property
-    def own_routes(self) -> list[Route]:
-        """Return the routes beside MCP that the author added, such as `ElicitUrl` pages."""
-        return list(self._custom_starlette_routes)
-
-    def own_lifespan(self) -> AbstractAsyncContextManager[Any]:
-        """Return the server's lifespan, to enter it without a transport."""
-        return self._lowlevel_server.lifespan(self._lowlevel_server)
-
-    def is_visible(self, kind: Shelf, identifier: str) -> bool:
+    def _is_visible(self, kind: Shelf, identifier: str) -> bool:
         """Return True if clients may see a prompt with this name, or a resource or template with this URI.
 
         Lists and lookups call it for each item, so it must be quick; it returns True for unregistered ones.
         """
         raise NotImplementedError
 
-    async def completing(self, kind: Shelf, identifier: str, ask: Callable[[], Awaitable[T]]) -> T | None:
+    async def _completing(self, kind: Shelf, identifier: str, ask: Callable[[], Awaitable[T]]) -> T | None:
         """Complete an argument for a prompt or template; return None if clients cannot see it."""
-        return await ask() if self.is_visible(kind, identifier) else None
+        return await ask() if self._is_visible(kind, identifier) else None
 
     def completion(self):
         """Register the decorated function to complete arguments; it is not called for hidden prompts and templates."""
@@ -139,15 +134,15 @@ class HookedServer(MCPServer[LifespanResultT]):
                     return func(ref, argument, context)
 
                 if isinstance(ref, PromptReference):
-                    return await self.completing("prompt", ref.name, ask)
-                return await self.completing("resource", ref.uri, ask)
+                    return await self._completing("prompt", ref.name, ask)
+                return await self._completing("resource", ref.uri, ask)
 
             register(complete)
             return func
 
         return decorate
 
-    def resources_for(self, uri: str) -> Iterator[str]:
+    def _resources_for(self, uri: str) -> Iterator[str]:
         """Yield the registered URIs and URI templates that match a URI, in the order in which they serve it."""
         return self._resource_manager.matching(uri)
 

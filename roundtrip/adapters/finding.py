@@ -3,8 +3,8 @@
 `MCPServer._tool_manager`, `._prompt_manager` and `._resource_manager` hold the registered components.
 `ToolManager._tools` receives tools that the SDK did not make from a function.
 
-`MCPServer._subscriptions` is the bus that announces changes to clients. `._custom_starlette_routes` holds the author's
-pages. In the adapters, only this module uses private names of the SDK. It rejects an SDK that has moved one of them.
+`MCPServer._subscriptions` is the bus that announces changes to clients. In the adapters, only this module uses private
+names of the SDK. It rejects an SDK that has moved one of them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from mcp.server.mcpserver.tools import ToolManager
 from mcp.server.mcpserver.utilities.logging import get_logger
 from typing_extensions import TypeIs
 
-from roundtrip.adapters.installation import Installation, installation_in
+from roundtrip.adapters.installation import installation_in
 from roundtrip.on_demand import load_on_use
 from roundtrip.sdk import require_names
+from roundtrip.server.attach import Attached
 from roundtrip.server.server import Server
 
 if TYPE_CHECKING:
@@ -35,18 +36,13 @@ else:
 
 require_names(
     {
-        MCPServer: "_lowlevel_server _tool_manager _prompt_manager _resource_manager _subscriptions "
-        "_custom_starlette_routes",
+        MCPServer: "_lowlevel_server _tool_manager _prompt_manager _resource_manager _subscriptions",
         ToolManager: "_tools",
     }
 )
 
 # The SDK's own logger, because `takes_tool` logs the SDK's message.
 logger = get_logger("mcp.server.mcpserver.tools.tool_manager")
-
-
-AttachedServer = Server[Any] | Installation[Any]
-"""A server with roundtrip: a `Server`, or the installation on another class's server."""
 
 
 class FastMcpServer(Protocol):
@@ -97,10 +93,12 @@ def low_level(server: AnyServer) -> LowLevelServer[Any]:
     return fastmcp_names.low_level_of(cast("Any", server))
 
 
-def attached(server: object) -> AttachedServer | None:
-    """Return the object that adds roundtrip to a server: the `Server` itself, its installation, or None."""
-    if isinstance(server, Server | Installation):
-        return cast("AttachedServer", server)
+def attached(server: object) -> Attached | None:
+    """Return a server's roundtrip parts: the internals of a `Server`, an installation, or None."""
+    if isinstance(server, Attached):
+        return server
+    if isinstance(server, Server):
+        return cast("Server[Any]", server).internals
     return installation_in(low_level(server)) if is_server(server) else None
 
 
@@ -132,8 +130,3 @@ def put_tool(server: MCPServer[Any], tool: Tool) -> None:
 def bus_of(server: MCPServer[Any]) -> SubscriptionBus | None:
     """Return the bus that announces changes to clients."""
     return server._subscriptions  # pyright: ignore[reportPrivateUsage]
-
-
-def routes_of(server: MCPServer[Any]) -> list[Any]:
-    """Return the author's HTTP pages, which are not part of MCP."""
-    return list(server._custom_starlette_routes)  # pyright: ignore[reportPrivateUsage]

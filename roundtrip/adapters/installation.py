@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from mcp.server import MCPServer
-from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.request_state import RequestStateSecurity
 from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
+from starlette.routing import Route
+from typing_extensions import override
 
 from roundtrip.docket import foreign
 from roundtrip.errors import InvalidSignature
@@ -28,8 +30,8 @@ from roundtrip.legs.functions import AskingFunction, Kind
 from roundtrip.legs.requests import holding
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.plan import Plan
+from roundtrip.sdk import Shelf
 from roundtrip.server.attach import Attached
-from roundtrip.server.attach import install as attach
 from roundtrip.server.settings import PartsOptions, StoringOptions, parts_of
 from roundtrip.stored.desk import CallDesk
 from roundtrip.switches import runs_tasks
@@ -93,8 +95,6 @@ class Installation(Attached, Generic[HostT]):
         mounted: Returns the installations on servers that the host mounts.
     """
 
-    has_own_tool_handler = False
-
     custom_route: Callable[..., Callable[[PageHandler], object]]
     """Adds an HTTP page, on servers that store calls."""
     add_tool: Callable[..., None]
@@ -109,24 +109,21 @@ class Installation(Attached, Generic[HostT]):
         given: RequestStateSecurity | None = None,
         context_server: MCPServer[Any] | None = None,
         bus: SubscriptionBus | None = None,
-        routes: Callable[[], list[Any]] = list,
+        routes: Callable[[], list[Route]] = list,
         mounted: Callable[[], Iterable[Installation[Any]]] = tuple,
     ) -> None:
         _check_names(options)
         self.host = host
-        self.low_level = low_level
-        self._routes = routes
         self._mounted = mounted
         self.functions: dict[tuple[Kind, str, str | None], AskingFunction] = {}
         """The asking functions, by kind, name and version."""
         self.desk = CallDesk()
         for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}
         given = options.get("request_state_security") or given
-        self.parts = parts_of(low_level.name, given=given, bus=bus, **for_parts)
-        self._set_parts(self.parts)
+        super().__init__(parts_of(low_level.name, given=given, bus=bus, **for_parts), routes)
         self.storage.runs_tasks = runs_tasks(None, environment=os.environ)
         self.defaults = ToolDefaults(self.parts.limits, build=options.get("build"), foreign=foreign)
-        self.legs = self._legs = attach(low_level, self.parts, host=context_server, subject_of=self._subject_of)
+        self.attach(low_level, host=context_server, subject_of=self._subject_of)
         place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
         low_level.middleware.insert(place + 1, self)
 
@@ -141,39 +138,24 @@ class Installation(Attached, Generic[HostT]):
             raise serving.failure
         return result
 
-    @property
-    def name(self) -> str:
-        """Return the server's name."""
-        return self.low_level.name
-
-    @property
-    def middleware(self) -> list[ServerMiddleware[Any]]:
-        """Return the low-level server's middlewares."""
-        return self.low_level.middleware
-
-    @property
-    def own_routes(self) -> list[Any]:
-        """Return the routes that the author added beside MCP, such as the pages that `ElicitUrl` opens."""
-        return self._routes()
-
-    def identity(self) -> probe.Identity:
-        """Return the facts that all of the service's instances must share. Call it after all tools are registered."""
+    @override
+    def _identity(self) -> probe.Identity:
         functions = list(self._all_functions())
         descriptions = (
             f"{function.kind} {function.name}@{function.version or ''}\n{function.build}" for function in functions
         )
         once = any(function.policy(OncePolicy) is not None for function in functions)
         stores = self.storage.tasks is not None
-        identity = probe.identity_of(
+        return probe.identity_of(
             self.name, parts=self.parts, tools=descriptions, exactly_once=once, stores_calls=stores
         )
-        return identity if self.stored_calls is None else identity._replace(channels=self.stored_calls.channel_names)
 
     def _all_functions(self) -> Iterator[AskingFunction]:
         yield from self.functions.values()
         for each in self._mounted():
             yield from each._all_functions()
 
+    @override
     def adopt(self, function: AskingFunction) -> None:
         """Register an asking function with this installation.
 
@@ -181,30 +163,23 @@ class Installation(Attached, Generic[HostT]):
             InvalidSignature: This server cannot serve the function.
             ValueError: The server cannot keep one of the function's promises.
         """
-        self._adopt(function)
+        super().adopt(function)
         self.functions[function.kind, function.name, function.version] = function
 
     @property
+    @override
     def plans(self) -> dict[str, Plan]:
         """Return each asking tool's plan for filling its parameters, by tool name."""
         return {name: function.planned.plan for (kind, name, _), function in self.functions.items() if kind == "tool"}
 
-    def plan_of(self, name: str, version: str | None = None) -> Plan | None:
-        """Return the plan for one tool version. The default is the version that was registered last."""
-        found = self.functions.get(("tool", name, version))
-        return found.planned.plan if found is not None else self.plans.get(name) if version is None else None
-
-    def is_served_in_legs(self, kind: Kind, identifier: str) -> bool:
-        """Return True if the prompt with this name, or the template with this URI, is served in legs and therefore may
-        ask.
-        """
-        return any((known, name) == (kind, identifier) for known, name, _ in self.functions)
-
-    def resources_for(self, uri: str) -> Iterator[str]:
-        """Yield the URI or URI template of each asking resource that matches a URI."""
-        for kind, name, _ in self.functions:
-            if kind == "resource" and (name == uri or UriTemplate.parse(name).match(uri) is not None):
-                yield name
+    @override
+    def asking_item(self, kind: Shelf, identifier: str) -> str | None:
+        for known, name, _ in self.functions:
+            if known == kind and (
+                name == identifier or (kind == "resource" and UriTemplate.parse(name).match(identifier) is not None)
+            ):
+                return name
+        return None
 
     def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
         """Return the registered name that a request uses, if that function asks; trace every request."""

@@ -47,6 +47,7 @@ from roundtrip.legs.runner import result_of
 from roundtrip.machine.journal import Limits
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
+from roundtrip.sdk import routes_of
 from roundtrip.server.features import install_stored_calls
 from roundtrip.server.prompts_and_resources import serve_in_legs
 from roundtrip.server.settings import wants_stored_calls
@@ -90,6 +91,7 @@ class _AskingTools(ToolCalls):
             probe=None,
             # The SDK's classes never send a crash's text.
             masks_errors=lambda: True,
+            has_own_handler=lambda: False,
         )
         self.installation = installation
 
@@ -195,7 +197,7 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         options,
         context_server=server,
         bus=finding.bus_of(server),
-        routes=lambda: finding.routes_of(server),
+        routes=lambda: routes_of(server),
     )
 
     tools = _AskingTools(installation)

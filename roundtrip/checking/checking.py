@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from roundtrip.adapters.finding import AttachedServer
 from roundtrip.checking.recorded import (
     Answer,
     NotReplayable,
@@ -32,6 +31,7 @@ from roundtrip.errors import NeedsTask
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import Journal
 from roundtrip.questions.wire import ExternalQuestion, PendingQuestion
+from roundtrip.server.attach import Attached
 from roundtrip.trace.reading.calls import TracedCall
 
 TIMEOUT: Final = 30.0
@@ -63,7 +63,7 @@ _ENDINGS: Final = {
 
 
 async def check_calls(
-    server: AttachedServer,
+    server: Attached,
     calls: Iterable[TracedCall],
     report: Callable[[CheckResult], None],
     *,

@@ -8,7 +8,6 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel, JsonValue
 
-from roundtrip.adapters.finding import AttachedServer
 from roundtrip.approvals.markers import ApprovalState
 from roundtrip.checking.recorded import Answer, NotReplayable, RecordedCall, RecordedRound, SeenQuestion
 from roundtrip.checking.rehearsal import Bodies, End, RehearsedLeg
@@ -18,6 +17,7 @@ from roundtrip.client.legs import within
 from roundtrip.errors import Decision
 from roundtrip.machine.journal import Action
 from roundtrip.questions.wire import PendingQuestion
+from roundtrip.server.attach import Attached
 from roundtrip.trace.reading.calls import TracedCall
 
 _MAX_LEGS: Final = 200
@@ -70,7 +70,7 @@ class Fork:
 
 
 async def fork_call(
-    server: AttachedServer,
+    server: Attached,
     traced: TracedCall,
     *,
     at: int,

@@ -22,7 +22,6 @@ from mcp_types import INTERNAL_ERROR
 from pydantic import BaseModel
 from typing_extensions import override
 
-from roundtrip.adapters.installation import Installation
 from roundtrip.approvals.markers import ApprovalState
 from roundtrip.engine.silent_body import Execute
 from roundtrip.errors import RoundtripError
@@ -35,7 +34,7 @@ from roundtrip.machine.facts import StepBegan, Watch
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import Event
 from roundtrip.questions.wire import PendingQuestion
-from roundtrip.server.server import Server
+from roundtrip.server.attach import Attached
 from roundtrip.tools.promises import OncePolicy
 from roundtrip.trace.writing.tracers import Tracers
 from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, Unfailing, Wrote
@@ -219,13 +218,14 @@ class Rehearsal(LegExtension):
 
 
 @contextmanager
-def rehearsing(server: Server[Any] | Installation[Any]) -> Generator[Rehearsal]:
+def rehearsing(server: Attached) -> Generator[Rehearsal]:
     """Rehearse all requests to a server. The server must not serve other clients during the rehearsal."""
-    with server.effects.kept():
-        rehearsal = Rehearsal(server.effects)
-        server.middleware.append(rehearsal)
+    with server.parts.effects.kept():
+        rehearsal = Rehearsal(server.parts.effects)
+        server.low_level.middleware.append(rehearsal)
+        server.legs.extensions.insert(0, rehearsal)
         try:
-            with server.joined_by(rehearsal):
-                yield rehearsal
+            yield rehearsal
         finally:
-            server.middleware.remove(rehearsal)
+            server.legs.extensions.remove(rehearsal)
+            server.low_level.middleware.remove(rehearsal)

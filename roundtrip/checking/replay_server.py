@@ -23,22 +23,19 @@ from mcp_types import (
 )
 from pydantic import BaseModel, ValidationError
 
-from roundtrip.adapters.finding import AttachedServer
-from roundtrip.adapters.installation import Installation
 from roundtrip.approvals.markers import ApprovalState
 from roundtrip.checking.recorded import Answer, Kind, NotReplayable, RecordedCall
 from roundtrip.checking.rehearsal import Bodies, End, Rehearsal, RehearsedLeg, rehearsing
 from roundtrip.client.legs import Era, LegRequest, Method, callbacks, never_live, send
 from roundtrip.machine.journal import Journal
 from roundtrip.machine.pins import Pinner
+from roundtrip.server.attach import Attached
 
 
 class ReplayServer:
     """A server that rehearses, and its clients, which play single legs. Use `open_replay_server` to create it."""
 
-    def __init__(
-        self, server: AttachedServer, rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float
-    ) -> None:
+    def __init__(self, server: Attached, rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float) -> None:
         self._server = server
         self._rehearsal = rehearsal
         self._open = clients
@@ -48,7 +45,7 @@ class ReplayServer:
     @property
     def pinner(self) -> Pinner:
         """Return the pinner whose pins the server accepts."""
-        return self._server.journal_codec.pinner
+        return self._server.parts.protection.journals.pinner
 
     async def play_leg(
         self,
@@ -97,12 +94,10 @@ class ReplayServer:
             meta = None if call.version is None else {"roundtrip/version": call.version}
             return await send(session, replace(leg, meta=meta))
         kind = "prompt" if call.method == "prompts/get" else "resource"
-        is_served = self._server.is_served_in_legs(kind, call.name)
         if kind == "resource":
             uri = UriTemplate.parse(call.name).expand({name: str(value) for name, value in call.arguments.items()})
             leg = replace(leg, name=uri)
-            is_served = is_served and next(iter(self._server.resources_for(uri)), None) == call.name
-        if not is_served:
+        if self._server.asking_item(kind, leg.name) != call.name:
             # If the server does not serve this item in legs, the check could not stop before the item's body.
             name = "prompt" if kind == "prompt" else "resource template"
             raise MCPError(code=0, message=f"no {name} with this name can ask")
@@ -118,14 +113,14 @@ class ReplayServer:
                 list_roots="roots" in kinds,
             )
             tools = SamplingCapability(tools=SamplingToolsCapability()) if "sample" in kinds else None
-            target = self._server.low_level if isinstance(self._server, Installation) else self._server
+            target = self._server.low_level
             client = Client(target, mode=Era.RETRY.mode, sampling_capabilities=tools, **declared)
             self._clients[kinds] = await self._open.enter_async_context(client)
         return client
 
 
 @asynccontextmanager
-async def open_replay_server(server: AttachedServer, *, seconds: float) -> AsyncGenerator[ReplayServer]:
+async def open_replay_server(server: Attached, *, seconds: float) -> AsyncGenerator[ReplayServer]:
     """Start a server for rehearsals, and stop it when the block ends.
 
     Args:

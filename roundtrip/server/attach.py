@@ -1,55 +1,56 @@
 """Attach everything that lets functions ask to a low-level SDK server.
 
 `roundtrip.Server` uses it first; any server built on the SDK's low-level one can use it too. `install` adds the token
-boundary and the leg runner. `wrap` makes an asking function look plain to the server.
+boundary and the leg runner. `wrap` makes an asking function look plain to the server. `Attached` holds a server's
+roundtrip parts for the rest of the package; a `Server` has them as `server.internals`.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from mcp.server import MCPServer
-from mcp.server.auth.provider import AccessToken
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.request_state import RequestStateBoundary
 from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
+from starlette.routing import Route
+from typing_extensions import override
 
 from roundtrip.errors import KeysMissing
 from roundtrip.legs.boundary import RequestBoundary, SubjectOf
-from roundtrip.legs.extensions import LegExtension
 from roundtrip.legs.functions import AskingFunction, FunctionSignature, Planned
-from roundtrip.legs.parts import Effects, Parts
+from roundtrip.legs.parts import Parts
 from roundtrip.legs.runner import LegRunner
 from roundtrip.on_demand import load_on_use
 from roundtrip.once.extension import GuessCounter
+from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.signatures import display_name, hints_of
-from roundtrip.sdk import SdkSpans
+from roundtrip.sdk import SdkSpans, Shelf
 from roundtrip.server.features import extensions_of, reject_waits, stored_features
 from roundtrip.stored.storage import Storage
-from roundtrip.tokens.token import JournalCodec
+from roundtrip.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.ledger.contract import Ledger
-    from roundtrip.server import context, overrides
+    from roundtrip.server import context, overrides, probe
     from roundtrip.server.context import Context
     from roundtrip.server.overrides import Overrides
-    from roundtrip.stored.service import CallService
-    from roundtrip.tokens.tickets import Ticket
     from roundtrip.trace.writing import unwritten
-    from roundtrip.tracing import Tracer
+    from roundtrip.visibility.catalog import Catalog
 else:
     load_on_use(
         globals(),
         "roundtrip.server.context",
         "roundtrip.server.overrides",
+        "roundtrip.server.probe",
         "roundtrip.trace.writing.unwritten",
     )
 
@@ -95,13 +96,16 @@ def _make_context(**options: Any) -> Context[Any, Any]:
 
 
 class Attached:
-    """Server with a leg runner, which a subclass sets: its effects, its stored calls, and what tests change."""
+    """The roundtrip parts of one server: what its legs use, its stored calls, and what tests change."""
 
-    _legs: LegRunner
+    low_level: LowLevelServer[Any]
+    """The SDK's low-level server."""
+    legs: LegRunner
+    """Serves the legs of the server's functions."""
 
-    def _set_parts(self, parts: Parts) -> None:
-        """Set everything that functions need before they are registered."""
-        self._parts = parts
+    def __init__(self, parts: Parts, routes: Callable[[], list[Route]]) -> None:
+        self.parts = parts
+        self._routes = routes
         self._planned: WeakSet[Planned] = WeakSet()
         """The plans that `overrides` changes."""
         self.storage = Storage(stored_features)
@@ -110,86 +114,137 @@ class Attached:
         self._features = extensions_of(parts, stored_of=lambda: self.stored_calls)
         """The server's features, outermost first."""
 
+    def attach(self, low_level: LowLevelServer[Any], *, host: MCPServer[Any] | None, subject_of: SubjectOf) -> None:
+        """Let functions behind a low-level server ask; see `install`."""
+        self.low_level = low_level
+        self.legs = install(low_level, self.parts, host=host, subject_of=subject_of)
+
     @property
-    def task_service(self) -> CallService | None:
-        """Return the server's stored calls; None if no option and no tool needs them."""
-        return self.storage.tasks
+    def name(self) -> str:
+        """Return the server's name."""
+        return self.low_level.name
+
+    @property
+    def own_routes(self) -> list[Route]:
+        """Return the routes that the author added beside MCP, such as the pages that `ElicitUrl` opens."""
+        return self._routes()
+
+    @property
+    def plans(self) -> Mapping[str, Plan]:
+        """Return each tool's plan for filling its parameters, by tool name."""
+        raise NotImplementedError
+
+    def asking_item(self, kind: Shelf, identifier: str) -> str | None:
+        """Return the asking prompt with this name, or the asking resource that serves this URI, by its registered name
+        or template; None if another item serves it, or none.
+        """
+        raise NotImplementedError
+
+    def identity(self) -> probe.Identity:
+        """Return the facts that all instances of the service must share. Call it after all tools are registered."""
+        identity = self._identity()
+        return identity if self.stored_calls is None else identity._replace(channels=self.stored_calls.channel_names)
+
+    def _identity(self) -> probe.Identity:
+        raise NotImplementedError
+
+    def own_lifespan(self) -> AbstractAsyncContextManager[Any]:
+        """Return the server's lifespan, to enter it without a transport."""
+        return self.low_level.lifespan(self.low_level)
 
     @cached_property
     def overrides(self) -> Overrides:
         """Return the replaced functions with their replacements, for tests that would otherwise monkeypatch."""
         return overrides.Overrides(self._planned)
 
-    def _track(self, planned: Planned) -> None:
+    def track(self, planned: Planned) -> None:
         """Let `overrides` replace functions in a plan."""
         self._planned.add(planned)
         if "overrides" in vars(self) and self.overrides:
             planned.replace(self.overrides.replacements)
 
-    @contextmanager
-    def watched_by(self, tracer: Tracer) -> Generator[None]:
-        """Add a tracer inside a `with` block, for tests."""
-        self._parts.effects.tracers.add(tracer)
-        try:
-            yield
-        finally:
-            self._parts.effects.tracers.remove(tracer)
-
-    @contextmanager
-    def joined_by(self, feature: LegExtension) -> Generator[None]:
-        """Let a feature take part in all legs inside a `with` block, around the other features."""
-        self._legs.extensions.insert(0, feature)
-        try:
-            yield
-        finally:
-            self._legs.extensions.remove(feature)
-
-    def limit_page_wait(self, *, page_wait: float) -> AbstractContextManager[None]:
-        """Limit the seconds that legs inside a `with` block wait for a page, for tests."""
-        return self._legs.limit_page_wait(page_wait)
-
-    def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
-        """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
-
-        Args:
-            ticket: The ticket in the URL (`ctx.call.ticket`).
-            principal: The browser's user, from your own login: their access token, or the text that
-                `Server(principal=...)` returns for them. None only for a ticket that was issued unbound.
-            purpose: The page's purpose, to reject tickets for other pages.
-
-        Raises:
-            TicketRejected: The ticket is forged, expired or another user's; do not show the page then.
-        """
-        office, now = self._parts.protection.ticket_office(), self._parts.system.time()
-        return office.verify(ticket, principal=principal, now=now, purpose=purpose)
-
-    @property
-    def effects(self) -> Effects:
-        """Return the ledger, the tracers and the bus; a rehearsal replaces them."""
-        return self._parts.effects
-
     @property
     def ledger(self) -> Ledger:
         """Return the ledger, which keeps the results of tools that run once."""
-        return self._parts.effects.ledger
+        return self.parts.effects.ledger
 
-    @property
-    def journal_codec(self) -> JournalCodec:
-        """Return the journal codec."""
-        return self._parts.protection.journals
-
-    def _adopt(self, function: AskingFunction) -> None:
+    def adopt(self, function: AskingFunction) -> None:
         """Reject a function that this server could not serve, and let `overrides` replace functions in its graph."""
-        if function.planned.plan.may_carry_secrets and not self._parts.protection.journals.can_seal:
+        if function.planned.plan.may_carry_secrets and not self.parts.protection.journals.can_seal:
             raise KeysMissing(
                 f"{function.owner} must keep a value secret from the client (remember=True), but "
                 "request_state_security= has no key for that; add seal_keys="
             )
         function.extensions += tuple(each for each in self._features if each.concerns(function))
         # The policy's time limit serves all tools, so it must be the longest. A tool's shorter limit is in its journal.
-        policy = self._parts.protection.policy
+        policy = self.parts.protection.policy
         policy.ttl = max(policy.ttl, function.limits.ttl)
-        self._track(function.planned)
+        self.track(function.planned)
+
+
+class ServerInternals(Attached):
+    """The roundtrip parts of a `Server`.
+
+    Args:
+        parts: What the server's legs use.
+        tools: The server's tools.
+        catalog: Returns the catalog of prompts and resources.
+        resources_for: Yields the URIs and URI templates that match a URI, in the order in which they serve it.
+        routes: Returns the author's routes.
+        masks_errors: The author's choice, if there is one.
+    """
+
+    doctor_probe: probe.Probe | None = None
+    """The tool that answers `roundtrip doctor`, if the server has it."""
+    warns_of_readable_errors = True
+    """False if only the developer can reach this server, or if the log has the warning."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        tools: ToolRegistry,
+        *,
+        catalog: Callable[[], Catalog],
+        resources_for: Callable[[str], Iterator[str]],
+        routes: Callable[[], list[Route]],
+        masks_errors: bool | None,
+    ) -> None:
+        super().__init__(parts, routes)
+        self._tools = tools
+        self._catalog = catalog
+        self._resources_for = resources_for
+        self.masks_errors = masks_errors
+        """True if clients may not read the texts of exceptions that tools did not catch; None if the author did not
+        choose.
+        """
+
+    def is_one_of(self, workers: int, *, group: str) -> None:
+        """Tell the probe how many workers serve together.
+
+        Args:
+            workers: The number of workers, including this process.
+            group: A name that only these workers share.
+        """
+        if self.doctor_probe is not None:
+            self.doctor_probe.worker_group = (group, workers)
+
+    @property
+    @override
+    def plans(self) -> Mapping[str, Plan]:
+        """Return each tool's plan for filling its parameters, by tool name. The plan of a tool without resolvers is
+        empty.
+        """
+        return {name: highest.function.planned.plan for name, (highest, *_) in self._tools.seen.versions.items()}
+
+    @override
+    def asking_item(self, kind: Shelf, identifier: str) -> str | None:
+        name = next(self._resources_for(identifier), None) if kind == "resource" else identifier
+        return name if name is not None and self._catalog().is_served_in_legs(kind, name) else None
+
+    @override
+    def _identity(self) -> probe.Identity:
+        tools, stores = self._tools.registered, self.storage.tasks is not None
+        return probe.identity_of_tools(self.name, parts=self.parts, tools=tools, stores_calls=stores)
 
 
 Lifespan = Callable[[LowLevelServer[Any]], AbstractAsyncContextManager[Any]]

@@ -27,14 +27,13 @@ from typing_extensions import Unpack
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.functions import AskingFunction, FunctionSignature, read_signature
-from roundtrip.legs.parts import Parts
 from roundtrip.legs.requests import Incoming, serving_client, take_client_lookup
 from roundtrip.legs.runner import LegRunner, log_teardown, result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import HookedServer, Shelf
-from roundtrip.server.attach import Attached, install, wrap
+from roundtrip.server.attach import ServerInternals, wrap
 from roundtrip.tools.registered import ToolDefaults
 from roundtrip.visibility.notifications import Announcer
 from roundtrip.visibility.rules import Enabled, Listing, Strings, Visibility, read_enabled
@@ -79,15 +78,18 @@ class ResourceDetails(TypedDict, total=False):
     security: ResourceSecurity | None
 
 
-class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
+class PromptsAndResources(HookedServer[LifespanResultT]):
     """The part of `Server` that serves prompts, resources and templates; `sdk` has the arguments for `MCPServer`."""
 
-    def __init__(self, parts: Parts, defaults: ToolDefaults, visibility: Visibility, *, sdk: Mapping[str, Any]) -> None:
+    def __init__(
+        self, internals: ServerInternals, defaults: ToolDefaults, visibility: Visibility, *, sdk: Mapping[str, Any]
+    ) -> None:
         # Extensions register resources while the SDK's constructor runs, so these attributes must exist first.
-        self._set_parts(parts)
+        self.internals = internals
+        """What other parts of the package use. It is no part of the API."""
         self._defaults = defaults
         self._visibility = visibility
-        self._announcer = Announcer(parts.effects)
+        self._announcer = Announcer(internals.parts.effects)
         for method, kind in _KIND_OF.items():
             self._announcer.private[method] = partial(self._has_gates, kind)
         # Register the constructor's tools before the tools that extensions add.
@@ -97,7 +99,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         for resource in sdk.get("resources") or ():
             with self._catalog.adding("resource", str(resource.uri), name=resource.name):
                 pass
-        self._legs = install(self._lowlevel_server, parts, host=self, subject_of=self._subject_of)
+        internals.attach(self._lowlevel_server, host=self, subject_of=self._subject_of)
         self.middleware.insert(0, self._announcer)
 
     @cached_property
@@ -105,7 +107,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         """Return the catalog that records prompts and resources."""
         # `setdefault`, because several threads may register their first item at once.
         return vars(self).setdefault(
-            "_catalog", catalog.Catalog(self._visibility, self._parts.effects, gates=lambda: self._gates)
+            "_catalog", catalog.Catalog(self._visibility, self.internals.parts.effects, gates=lambda: self._gates)
         )
 
     @cached_property
@@ -113,9 +115,9 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         """Return the evaluator for visibility gates."""
         return gates.GateEvaluator(
             lambda request: context.GateContext(
-                request_context=request, mcp_server=self, subscriptions=self._parts.effects.bus
+                request_context=request, mcp_server=self, subscriptions=self.internals.parts.effects.bus
             ),
-            replacements=lambda: self.overrides.replacements,
+            replacements=lambda: self.internals.overrides.replacements,
             report=log_teardown,
         )
 
@@ -211,7 +213,7 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         signature = read_signature(fn, kind=kind, name=identifier, reject=self._defaults.reject)
         seen_at_first, gate = read_enabled(enabled, owner=signature.owner, reject=self._defaults.reject)
         if gate is not None:
-            self._track(gate.planned)
+            self.internals.track(gate.planned)
         in_legs = bool(signature.hidden) or (gate is not None and gate.enters)
         if kind == "resource" and not details["template"]:
             if signature.resolved:
@@ -225,18 +227,12 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
             if in_legs:
                 opened = partial(self._gates.opened_here, gate) if gate is not None else None
                 function, plain = serve_in_legs(
-                    signature, self._legs, defaults=self._defaults, inline=inline, opened=opened
+                    signature, self.internals.legs, defaults=self._defaults, inline=inline, opened=opened
                 )
-                self._adopt(function)
+                self.internals.adopt(function)
                 register(plain)
             else:
                 register(_on_loop(fn, owner=signature.owner) if inline else fn)
-
-    def is_served_in_legs(self, kind: Shelf, identifier: str) -> bool:
-        """Return True if the prompt with this name, or the template with this URI, is served in legs and therefore may
-        ask.
-        """
-        return self._catalog.is_served_in_legs(kind, identifier)
 
     async def list_prompts(self) -> list[WirePrompt]:
         """Return the prompts that the requesting client may see."""
@@ -276,11 +272,11 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         read, request = partial(super().read_resource, uri, context), Incoming.by(context).request
         for_client = take_client_lookup()
         try:
-            return await self._catalog.serve("resource", self.resources_for(str(uri)), read, request)
+            return await self._catalog.serve("resource", self._resources_for(str(uri)), read, request)
         except ResourceError as error:
             if not for_client:
                 raise
-            raise failures.resource_failure(str(uri), next(self.resources_for(str(uri)), None), error) from error
+            raise failures.resource_failure(str(uri), next(self._resources_for(str(uri)), None), error) from error
 
     def add_prompt(self, prompt: Prompt) -> None:
         """Register the SDK's own prompt object."""
@@ -313,35 +309,35 @@ class PromptsAndResources(Attached, HookedServer[LifespanResultT]):
         named = params.get("uri" if ctx.method == "resources/read" else "name")
         if isinstance(named, str):
             if ctx.method == "resources/read":
-                return next(self.resources_for(named), None), True
+                return next(self._resources_for(named), None), True
             if self._catalog.knows("prompt", named):
                 return named, True
         return None, True
 
-    def serving_client(self) -> AbstractContextManager[None]:
+    def _serving_client(self) -> AbstractContextManager[None]:
         """Surround the SDK's handler for one request. The first lookup in it is for the client's own request."""
         return serving_client()
 
-    def is_visible(self, kind: Shelf, identifier: str) -> bool:
+    def _is_visible(self, kind: Shelf, identifier: str) -> bool:
         """Return True if the current request may see the prompt with this name, or the resource or template with this
         URI.
         """
         return self._catalog.is_visible(kind, identifier)
 
-    async def completing(self, kind: Shelf, identifier: str, ask: Callable[[], Awaitable[T]]) -> T | None:
+    async def _completing(self, kind: Shelf, identifier: str, ask: Callable[[], Awaitable[T]]) -> T | None:
         """Complete an argument of a prompt or template; return None if the client cannot see that item.
 
         If any item of this kind has a visibility gate, arguments of unregistered items are not completed either.
         """
         if not self._catalog.has_gates(kind):
-            return await super().completing(kind, identifier, ask)
+            return await super()._completing(kind, identifier, ask)
         if self._catalog.knows(kind, identifier):
             candidates = [identifier]
         else:
-            candidates = [*self.resources_for(identifier)] if kind == "resource" else []
+            candidates = [*self._resources_for(identifier)] if kind == "resource" else []
 
         async def complete() -> T | None:
-            return await ask() if any(self.is_visible(kind, candidate) for candidate in candidates) else None
+            return await ask() if any(self._is_visible(kind, candidate) for candidate in candidates) else None
 
         return await self._catalog.serve(kind, candidates, complete)
 

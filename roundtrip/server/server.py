@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, overload
 
 from mcp.server import MCPServer
-from mcp.server.auth.provider import OAuthAuthorizationServerProvider, TokenVerifier
+from mcp.server.auth.provider import AccessToken, OAuthAuthorizationServerProvider, TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerMiddleware
@@ -20,7 +20,6 @@ from mcp.server.extension import Extension
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver import ResourceSecurity
-from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resources import Resource
 from mcp.server.mcpserver.tools import Tool as SdkTool
 from mcp.server.request_state import RequestStateSecurity
@@ -34,7 +33,8 @@ from roundtrip.legs.boundary import Request
 from roundtrip.legs.requests import Incoming, take_client_lookup
 from roundtrip.legs.runner import result_of
 from roundtrip.on_demand import load_on_use
-from roundtrip.resolvers.plan import Plan
+from roundtrip.sdk import routes_of
+from roundtrip.server.attach import ServerInternals
 from roundtrip.server.features import install_stored_calls
 from roundtrip.server.prompts_and_resources import LISTINGS, PromptsAndResources
 from roundtrip.server.settings import PartsOptions, StoringOptions, parts_of
@@ -52,9 +52,12 @@ if TYPE_CHECKING:
 
     from roundtrip.docket import foreign
     from roundtrip.http import connections, fast_lane
+    from roundtrip.ledger.contract import Ledger
     from roundtrip.server import probe
+    from roundtrip.server.overrides import Overrides
     from roundtrip.stored.worker import DistributedEngine
     from roundtrip.tasks import extension
+    from roundtrip.tokens.tickets import Ticket
     from roundtrip.tools import failures
 else:
     load_on_use(
@@ -205,16 +208,22 @@ class Server(PromptsAndResources[LifespanResultT]):
         bus = options.get("subscriptions")
         given = options.get("request_state_security")
         parts = parts_of(name, given=given, bus=None if bus is False else bus, **for_parts)
-        self._has_warned_of_errors = False
         self._visibility_lock = Lock()
         self._pending_registrations: list[Callable[[], None]] = []
         """Registrations of tools that the SDK's constructor and extensions add before the server is ready."""
         on_duplicate = on_duplicate_tools or ("warn" if sdk.get("warn_on_duplicate_tools", True) else "ignore")
         visibility = Visibility()
         self._tools = ToolRegistry(on_duplicate, visibility)
-        self._mask_errors = mask_error_details
-        super().__init__(
+        internals = ServerInternals(
             parts,
+            self._tools,
+            catalog=lambda: self._catalog,
+            resources_for=self._resources_for,
+            routes=lambda: routes_of(self),
+            masks_errors=mask_error_details,
+        )
+        super().__init__(
+            internals,
             ToolDefaults(
                 parts.limits, foreign, build=build, strict=strict_input_validation, inline=dereference_schemas
             ),
@@ -236,40 +245,31 @@ class Server(PromptsAndResources[LifespanResultT]):
             },
         )
         self._announcer.private["tools/list"] = lambda: self._tools.seen.has_gates
-        self._probe = self._probe_if_wanted(probe)
+        internals.doctor_probe = self._probe_if_wanted(probe)
         self._calls = ToolCalls(
             self,
-            self._lowlevel_server,
-            self._legs,
+            internals.low_level,
+            internals.legs,
             CallDesk(),
             self._tools,
             gates=lambda: self._gates,
-            probe=self._probe.tool if self._probe is not None else None,
-            masks_errors=lambda: not self.shows_error_details,
+            probe=internals.doctor_probe.tool if internals.doctor_probe is not None else None,
+            masks_errors=lambda: bool(internals.masks_errors),
+            has_own_handler=self._has_own_tool_handler,
         )
         # A subclass that overrides `call_tool` gets every call, so it cannot have this middleware.
         if type(self).call_tool is Server.call_tool:
             self.middleware.append(self._calls)
-        self.storage.engine = task_engine
-        self.storage.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
+        internals.storage.engine = task_engine
+        internals.storage.runs_tasks = runs_tasks(run_tasks, environment=os.environ)
         has_auth = self.settings.auth is not None
-        self.stored_calls = install_stored_calls(self._calls, self.storage, options, has_auth=has_auth)
-        if self.stored_calls is not None:
-            self._tools.relist = self.stored_calls.relist
+        internals.stored_calls = install_stored_calls(self._calls, internals.storage, options, has_auth=has_auth)
+        if internals.stored_calls is not None:
+            self._tools.relist = internals.stored_calls.relist
         for add in self._pending_registrations:
             add()
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
-
-    @property
-    def shows_error_details(self) -> bool:
-        """Return True if clients may read the texts of exceptions that tools did not catch."""
-        return not self._mask_errors
-
-    def mask_error_details_by_default(self) -> None:
-        """Mask the texts of exceptions, unless the author passed `mask_error_details=`."""
-        if self._mask_errors is None:
-            self._mask_errors = True
 
     def add_tool(
         self,
@@ -304,7 +304,7 @@ class Server(PromptsAndResources[LifespanResultT]):
                 **options,
             }
         )
-        if "_legs" not in vars(self):
+        if "legs" not in vars(self.internals):
             # The SDK's constructor is still running, and registering a tool needs parts that do not exist yet.
             self._pending_registrations.append(partial(self._register, fn, spec))
         else:
@@ -312,11 +312,11 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     def _register(self, fn: Callable[..., Any] | SdkTool, spec: ToolSpec) -> None:
         tool = register(fn, spec, defaults=self._defaults, since=self._visibility.stamp())
-        self._adopt(tool.function)
+        self.internals.adopt(tool.function)
         if tool.visibility_gate is not None:
-            self._track(tool.visibility_gate.planned)
+            self.internals.track(tool.visibility_gate.planned)
         if tool.function.hands_over:
-            extension.serve_extension(self._calls, self.storage.require(self._calls))
+            extension.serve_extension(self._calls, self.internals.storage.require(self._calls))
         if self._tools.add(tool):
             self._announcer.note("tools")
 
@@ -411,7 +411,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             ValueError: The payload is not JSON.
             RuntimeError: The server has no tool that runs as a task.
         """
-        tasks = self.storage.tasks
+        tasks = self.internals.storage.tasks
         if tasks is None:
             raise RuntimeError("server.signal(...) needs a tool that runs as a task: @server.tool(task=True)")
         return await tasks.signal(call_id, name, payload)
@@ -438,7 +438,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         self._tools.check_allowed()
         return list(seen.listing)
 
-    def tool_schema(self, name: str) -> dict[str, Any] | None:
+    def _tool_schema(self, name: str) -> dict[str, Any] | None:
         """Return a tool's input schema for the SDK's header check, or None if some clients may not see the tool.
 
         When the SDK checks headers, visibility gates cannot be evaluated yet; see `ToolCalls`.
@@ -449,20 +449,6 @@ class Server(PromptsAndResources[LifespanResultT]):
                 return tool.listing.input_schema
             case _:
                 return None
-
-    @property
-    def plans(self) -> Mapping[str, Plan]:
-        """Return each tool's plan for filling its parameters, by tool name. The plan of a tool without resolvers is
-        empty.
-        """
-        return {name: highest.function.planned.plan for name, (highest, *_) in self._tools.seen.versions.items()}
-
-    def plan_of(self, name: str, version: str | None = None) -> Plan | None:
-        """Return the plan for one version of a tool, even if the tool is hidden. The default is the highest version."""
-        try:
-            return self._tools.registered_as(name, version).function.planned.plan
-        except ToolError:
-            return None
 
     async def call_tool(
         self,
@@ -508,37 +494,44 @@ class Server(PromptsAndResources[LifespanResultT]):
             return None, True
         if named in self._tools:
             return named, True
-        is_probe = self._probe is not None and named == self._probe.tool.name
+        is_probe = self.internals.doctor_probe is not None and named == self.internals.doctor_probe.tool.name
         return (named if is_probe else None), not is_probe
 
     def _probe_if_wanted(self, wanted: bool | None) -> probe.Probe | None:
         if not is_on(wanted, PROBE_VARIABLE, environment=os.environ, default=False):
             return None
-        return probe.Probe(
-            self._tools, parts=self._parts, storage=self.storage, identity=self.identity, defaults=self._defaults
-        )
-
-    def tell_transport(self, transport: str) -> None:
-        """Report in the log and the probe which transport serves HTTP requests of 2026-07-28, and why."""
-        logger.info("server %r serves HTTP requests of 2026-07-28 through %s", self.name, transport)
-        if self._probe is not None:
-            self._probe.transport = transport
-
-    def is_one_of(self, workers: int, *, group: str) -> None:
-        """Tell the probe how many workers serve together.
-
-        Args:
-            workers: The number of workers, including this process.
-            group: A name that only these workers share.
-        """
-        if self._probe is not None:
-            self._probe.worker_group = (group, workers)
+        parts, storage = self.internals.parts, self.internals.storage
+        return probe.Probe(self._tools, parts=parts, storage=storage, identity=self.identity, defaults=self._defaults)
 
     def identity(self) -> probe.Identity:
         """Return the facts that all instances of the service must share. Call it after all tools are registered."""
-        tools, stores = self._tools.registered, self.storage.tasks is not None
-        identity = probe.identity_of_tools(self.name, parts=self._parts, tools=tools, stores_calls=stores)
-        return identity if self.stored_calls is None else identity._replace(channels=self.stored_calls.channel_names)
+        return self.internals.identity()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Return the ledger, which keeps the results of tools that run once."""
+        return self.internals.ledger
+
+    @property
+    def overrides(self) -> Overrides:
+        """Return the replaced functions with their replacements, for tests that would otherwise monkeypatch."""
+        return self.internals.overrides
+
+    def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
+        """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
+
+        Args:
+            ticket: The ticket in the URL (`ctx.call.ticket`).
+            principal: The browser's user, from your own login: their access token, or the text that
+                `Server(principal=...)` returns for them. None only for a ticket that was issued unbound.
+            purpose: The page's purpose, to reject tickets for other pages.
+
+        Raises:
+            TicketRejected: The ticket is forged, expired or another user's; do not show the page then.
+        """
+        parts = self.internals.parts
+        office, now = parts.protection.ticket_office(), parts.system.time()
+        return office.verify(ticket, principal=principal, now=now, purpose=purpose)
 
     @_with_signature_of(MCPServer.streamable_http_app)
     def streamable_http_app(self, **options: Unpack[connections.HttpOptions]) -> Starlette:
@@ -553,9 +546,12 @@ class Server(PromptsAndResources[LifespanResultT]):
         app = connections.watch_app(self, super().streamable_http_app(**options), options)
         if self._has_fast_lane:
             fast_lane.FastLane.install(self._lowlevel_server)
-            self.tell_transport("the fast lane")
+            transport = "the fast lane"
         else:
-            self.tell_transport(f"the SDK's transport, because of {self._slow_reason}")
+            transport = f"the SDK's transport, because of {self._slow_reason}"
+        logger.info("server %r serves HTTP requests of 2026-07-28 through %s", self.name, transport)
+        if self.internals.doctor_probe is not None:
+            self.internals.doctor_probe.transport = transport
         return app
 
     @_with_signature_of(MCPServer.sse_app)  # pyright: ignore[reportDeprecated]
@@ -564,13 +560,10 @@ class Server(PromptsAndResources[LifespanResultT]):
         self._warn_of_exposure(options.get("transport_security"))
         return super().sse_app(**options)  # pyright: ignore[reportDeprecated]
 
-    def trust_readers_of_errors(self) -> None:
-        """Do not warn that clients may read the texts of exceptions: only the developer can reach this server."""
-        self._has_warned_of_errors = True
-
     def _warn_of_exposure(self, security: TransportSecuritySettings | None) -> None:
-        if self.shows_error_details and self.settings.auth is None and not self._has_warned_of_errors:
-            self._has_warned_of_errors = True
+        internals = self.internals
+        if internals.warns_of_readable_errors and not internals.masks_errors and self.settings.auth is None:
+            internals.warns_of_readable_errors = False
             connections.warn_of_readable_errors(self.name)
         connections.warn_of_unchecked_names(security)
 

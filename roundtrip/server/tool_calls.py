@@ -81,6 +81,8 @@ class ToolCalls(ToolHost):
     """The tool that answers `roundtrip doctor`, if the server has it."""
     masks_errors: Callable[[], bool]
     """Returns True if clients may not read the texts of unexpected exceptions."""
+    has_own_handler: Callable[[], bool]
+    """Returns True if the SDK's handler serves tool calls, so that no other handler replaces it."""
     _stamp: dict[str, Any] | None = field(default=None, init=False)
     _valid_metas: set[bytes] = field(default_factory=set[bytes], init=False)
 
@@ -90,7 +92,7 @@ class ToolCalls(ToolHost):
             ctx.method != _METHOD
             or not is_retry_era(ctx.protocol_version)
             or self.low_level.middleware[-1] is not self
-            or not self.server.has_own_tool_handler
+            or not self.has_own_handler()
         ):
             return await call_next(ctx)
         params = ctx.params or {}

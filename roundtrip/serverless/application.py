@@ -133,7 +133,7 @@ class ServerlessApp:
     async def flush(self, seconds: float = FLUSH_SECONDS) -> None:
         """Flush tracers and late ledger writes, within a time limit."""
         with anyio.move_on_after(seconds):
-            for tracer in self._server.effects.tracers.tracers:
+            for tracer in self._server.internals.parts.effects.tracers.tracers:
                 if isinstance(tracer, FlushedTracer):
                     try:
                         # Flush in a thread, because the flush may wait for another machine.

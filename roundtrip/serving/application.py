@@ -82,8 +82,8 @@ def application_of(server: Server[Any] | ForeignServer, settings: ServeSettings,
 
 def _sdk_app(server: Server[Any], settings: ServeSettings) -> ASGIApp:
     if not settings.show_errors:
-        server.mask_error_details_by_default()
-    elif not server.shows_error_details:
+        server.internals.masks_errors = server.internals.masks_errors is not False
+    elif server.internals.masks_errors:
         logger.warning("--show-errors has no effect, because the server has mask_error_details=True")
     return chosen_responses(server.streamable_http_app(**http_options(settings)), server.session_manager, settings)
 

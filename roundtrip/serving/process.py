@@ -17,7 +17,7 @@ from contextlib import suppress
 from enum import Enum
 from functools import partial
 from types import FrameType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import uvicorn
@@ -75,19 +75,7 @@ _CLIENT_ERROR_LOGGERS: Final = (
 """Loggers that write a line or traceback for each malformed or aborted request, or when descriptors run out."""
 
 
-class WorkerServer(Protocol):
-    """A server that a worker can serve."""
-
-    def identity(self) -> Identity:
-        """Return the facts that must be equal on all instances."""
-        ...
-
-    def is_one_of(self, workers: int, *, group: str) -> None:
-        """Receive the number of workers and their group's name."""
-        ...
-
-
-WorkerServerT = TypeVar("WorkerServerT", bound=WorkerServer)
+WorkerServerT = TypeVar("WorkerServerT", bound=Server[Any] | ForeignServer)
 
 
 class Ended(Enum):
@@ -239,7 +227,8 @@ def work(
         set_up_logging(settings)
         identity = server.identity()
         supervisor = f"{socket.gethostname()} {os.getppid()}"
-        server.is_one_of(settings.workers, group=hashlib.sha256(supervisor.encode()).hexdigest()[:_GROUP_CHARS])
+        group = hashlib.sha256(supervisor.encode()).hexdigest()[:_GROUP_CHARS]
+        (server.internals if isinstance(server, Server) else server).is_one_of(settings.workers, group=group)
     except Exception as error:  # noqa: BLE001 - the supervisor reports any failure in the author's module
         text = str(error)[:_MAX_FAILURE_CHARS] or type(error).__name__
         _send(channel, FAILED, printable(text, keep_newlines=True))

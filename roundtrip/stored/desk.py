@@ -73,11 +73,6 @@ class CallDesk:
 class HostServer(Protocol):
     """Server whose calls arrive at the desk."""
 
-    @property
-    def has_own_tool_handler(self) -> bool:
-        """Return True if the SDK's handler serves tool calls."""
-        ...
-
     def custom_route(
         self, path: str, methods: list[str], *, include_in_schema: bool
     ) -> Callable[[PageHandler], object]:

@@ -25,13 +25,14 @@ from mcp_types import (
 )
 from starlette.applications import Starlette
 
-from roundtrip.adapters.finding import AttachedServer, attached
+from roundtrip.adapters.finding import attached
 from roundtrip.approvals.rules import is_open, records_of
 from roundtrip.client.tools import WAITING
 from roundtrip.ledger.machines import StoredState
 from roundtrip.pages.controls import Control, FieldView, view_of_field
 from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, form_of_questions
 from roundtrip.pages.headers import FORM_TYPE
+from roundtrip.server.attach import Attached
 from roundtrip.stored.book import StoredView
 from roundtrip.stored.content import CallContent, split_id
 from roundtrip.testing.conversations import AskedQuestion
@@ -79,7 +80,7 @@ def page_at(url: str, server: object) -> "QuestionPage | None":
     """Return the question page at a URL; None for any other URL, and for a server in another process."""
     url_match = _PAGE_PATTERN.fullmatch(url)
     ours = attached(server)
-    if url_match is None or ours is None or ours.task_service is None:
+    if url_match is None or ours is None or ours.storage.tasks is None:
         return None
     call_id, _ = split_id(url_match[1])
     return QuestionPage(url, call_id, ours)
@@ -107,11 +108,11 @@ async def open_approvals(server: object, call_id: str) -> str:
 
 async def _view(server: object, call_id: str) -> StoredView | None:
     """Return a stored call; None if the server in this process has no such call."""
-    service = ours.task_service if (ours := attached(server)) is not None else None
+    service = ours.storage.tasks if (ours := attached(server)) is not None else None
     return await service.book.view(call_id) if service is not None else None
 
 
-def browser_on(server: AttachedServer, **options: Any) -> httpx2.AsyncClient:
+def browser_on(server: Attached, **options: Any) -> httpx2.AsyncClient:
     """Make a browser that opens the pages of a server in this process. The URLs may have any host name."""
     app = Starlette(routes=server.own_routes)
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), **options)
@@ -141,7 +142,7 @@ class QuestionPage:
         server: The server that serves the page.
     """
 
-    def __init__(self, url: str, call_id: str, server: AttachedServer) -> None:
+    def __init__(self, url: str, call_id: str, server: Attached) -> None:
         self.url = url
         self.call_id = call_id
         self._server = server

@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeVar, cast
 
-from roundtrip.adapters.finding import AttachedServer
 from roundtrip.approvals.inbox import Inbox
 from roundtrip.approvals.rules import records_of, state_of
 from roundtrip.ledger.contract import LedgerDown, Reach
@@ -16,6 +15,7 @@ from roundtrip.ledger.machines import StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.machine.table import State
 from roundtrip.playground.forms import ShownForm, parse_posted
+from roundtrip.server.attach import Attached
 from roundtrip.stored.content import CallContent, CallNotChanged, ContentUnreadable, is_call_id
 from roundtrip.stored.operations import AnswerUnfit, Backlog, CallOperations, LoggedOperations
 from roundtrip.trace.explaining.wording import clock_text, distance_text
@@ -61,9 +61,9 @@ class OperatedCalls:
         answers: True if page users may answer questions, which only development servers should allow.
     """
 
-    def __init__(self, server: AttachedServer | None, *, answers: bool) -> None:
+    def __init__(self, server: Attached | None, *, answers: bool) -> None:
         self._answers = answers
-        service = server.task_service if server is not None else None
+        service = server.storage.tasks if server is not None else None
         self.problem = ""
         """A sentence that says why no stored calls are shown; empty if they are shown."""
         if server is None:

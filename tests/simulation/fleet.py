@@ -137,9 +137,9 @@ class Instance:
 
     def open_note(self, call_id: str, note: str) -> tuple[str, str]:
         """Return the key and the value of a stored step, as text."""
-        if self._server is None or self._server.task_service is None:
+        if self._server is None or self._server.internals.storage.tasks is None:
             raise RuntimeError("the instance has no tasks")
-        _, key, value = self._server.task_service.book.seal.open(note, call_id, "note")
+        _, key, value = self._server.internals.storage.tasks.book.seal.open(note, call_id, "note")
         return key, str(value)
 
     async def signal(self, call_id: str, name: str, payload: Any) -> bool:

@@ -92,7 +92,7 @@ def _with_stored_calls(arguments: Namespace, work: Callable[[_CallAccess, Namesp
             unavailable, or the operator log cannot be written.
     """
     server = load_attached(arguments.server)
-    service = server.task_service
+    service = server.storage.tasks
     if service is None:
         raise CommandFailed(
             "the server stores no calls: it has no tool with task=True, pages=, channels= or approvals="

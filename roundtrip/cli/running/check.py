@@ -9,7 +9,6 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import Any, cast
 
-from roundtrip.adapters.finding import AttachedServer
 from roundtrip.checking.checking import check_calls
 from roundtrip.checking.reports import CheckResult, Verdict, as_data, as_text, summary
 from roundtrip.cli.command import CommandFailed
@@ -17,6 +16,7 @@ from roundtrip.cli.commands.check import ASKS_AGAIN, NOT_CHECKED
 from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
 from roundtrip.cli.trace.sources import json_text, load
 from roundtrip.errors import RoundtripError
+from roundtrip.server.attach import Attached
 from roundtrip.switches import PROBE_TOOL
 
 
@@ -30,7 +30,7 @@ def run(arguments: Namespace) -> int:
         suffix = "" if arguments.tool is None else f" of {arguments.tool!r}"
         raise CommandFailed(f"these transcripts contain no calls{suffix}")
     server = _load(arguments.target, arguments.overrides)
-    if server.plan_of(PROBE_TOOL) is None:
+    if PROBE_TOOL not in server.plans:
         # Earlier versions also recorded calls of the probe tool.
         calls = [call for call in calls if call.tool != PROBE_TOOL]
     results: list[CheckResult] = []
@@ -56,7 +56,7 @@ def run(arguments: Namespace) -> int:
     return 3 if NOT_CHECKED not in arguments.allow and any(result.not_checked is not None for result in results) else 0
 
 
-def _load(target: str, overrides: str | None) -> AttachedServer:
+def _load(target: str, overrides: str | None) -> Attached:
     server = load_for_rehearsal(target)
     if overrides is None:
         return server

@@ -154,7 +154,7 @@ def _serve_as_worker() -> int:
         served = adapt_server(found.server)
         if isinstance(served, Server):
             # Only this machine can reach the server, through a secret path, so error texts may be shown.
-            served.trust_readers_of_errors()
+            served.internals.warns_of_readable_errors = False
         return served
 
     return work(
@@ -167,7 +167,7 @@ def _serve_as_worker() -> int:
 
 def _settings_for(server: Server[Any] | ForeignServer, settings: ServeSettings) -> ServeSettings:
     """Return a server's settings. A server that masks exception texts keeps masking them."""
-    masks = isinstance(server, Server) and not server.shows_error_details
+    masks = isinstance(server, Server) and server.internals.masks_errors
     return settings.model_copy(update={"show_errors": False}) if masks else settings
 
 

@@ -22,9 +22,10 @@ from typing import Any, Final, NamedTuple, cast, get_type_hints
 from mcp.server import MCPServer
 
 from roundtrip.adapters import marked
-from roundtrip.adapters.finding import AttachedServer, attached, functions_of, is_fastmcp, is_server, server_classes
+from roundtrip.adapters.finding import attached, functions_of, is_fastmcp, is_server, server_classes
 from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.errors import InvalidSignature
+from roundtrip.server.attach import Attached
 from roundtrip.server.server import Server
 from roundtrip.serving.foreign_servers import ForeignServer, adapt_server
 from roundtrip.switches import OWN, RUN_TASKS_VARIABLE
@@ -114,14 +115,14 @@ def load_served(target: str) -> Server[Any] | ForeignServer:
     return adapt_server(load_any_server(target))
 
 
-def load_attached(target: str) -> AttachedServer:
+def load_attached(target: str) -> Attached:
     """Load any server's roundtrip integration. See `load_server`.
 
     Raises:
         CommandFailed: The module or server is missing or fails, or the server does not use roundtrip.
     """
     server_kind = _ServerKind("server with roundtrip", lambda value: attached(value) is not None, _hint_for_unattached)
-    return cast("AttachedServer", attached(_load(target, server_kind).server))
+    return cast("Attached", attached(_load(target, server_kind).server))
 
 
 def load_any_server(target: str) -> Any:

@@ -6,18 +6,18 @@ from typing import TypeVar
 
 import anyio
 
-from roundtrip.adapters.finding import AttachedServer
 from roundtrip.checking.recorded import NotReplayable
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.running.loading import load_attached, without_log
 from roundtrip.client.failures import innermost
+from roundtrip.server.attach import Attached
 from roundtrip.text import printable
 from roundtrip.trace.writing.names import TRACE_VARIABLE
 
 T = TypeVar("T")
 
 
-def load_for_rehearsal(target: str) -> AttachedServer:
+def load_for_rehearsal(target: str) -> Attached:
     """Load any server's roundtrip integration.
 
     Raises:

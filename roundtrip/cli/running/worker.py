@@ -51,7 +51,7 @@ def _load(target: str) -> Server[Any]:
         CommandFailed: The server cannot be loaded, has no tasks, or keeps them in process memory.
     """
     server = load_server(target)
-    if server.task_service is None:
+    if server.internals.storage.tasks is None:
         raise CommandFailed("the server has no tool that runs as a task; declare one with @server.tool(task=True)")
     if server.ledger.reach is Reach.PROCESS:
         raise CommandFailed(
@@ -68,7 +68,7 @@ def _announce(name: str, settings: WorkerSettings) -> None:
 
 async def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Callable[[], None]) -> Ended:
     """Run tasks until a signal arrives."""
-    service = server.task_service
+    service = server.internals.storage.tasks
     if service is None:
         return Ended.NOT_BEGUN
     stop, abort = asyncio.Event(), asyncio.Event()
@@ -85,7 +85,7 @@ async def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Ca
         with contextlib.suppress(NotImplementedError, ValueError):
             loop.add_signal_handler(number, on_signal, number)
     try:
-        async with server.own_lifespan(), service.working(settings.concurrency) as engine:
+        async with server.internals.own_lifespan(), service.working(settings.concurrency) as engine:
             on_ready()
             await stop.wait()
             break_off_after(settings.timeout_graceful_shutdown + _MARGIN_SECONDS, _CUT_OFF_MESSAGE)

@@ -278,9 +278,10 @@ class NetworkFleet:
         async with AsyncExitStack() as stack:
             target: Any = instance
             if (ours := attached(instance)) is not None:
-                stack.enter_context(ours.limit_page_wait(page_wait=self.patience))
+                stack.enter_context(ours.legs.limit_page_wait(self.patience))
                 for tracer in (self, *self.tracers):
-                    stack.enter_context(ours.watched_by(tracer))
+                    ours.parts.effects.tracers.add(tracer)
+                    stack.callback(ours.parts.effects.tracers.remove, tracer)
             if is_fastmcp(instance):
                 target = low_level(instance)
             if is_server(instance) and (self.record_messages or self.over == "http"):

@@ -65,7 +65,7 @@ async def attack_tasks(plan: Plan, site: Worksite) -> Report:
     """Play all tasks to their ends while processes are killed, stop the fleet, and judge each task."""
     report = Report(plan)
     server = shop(site.terms)
-    service = server.task_service
+    service = server.internals.storage.tasks
     if service is None:
         raise RuntimeError("the server has no tasks")
     store = service.book.store

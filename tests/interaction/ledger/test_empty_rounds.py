@@ -98,11 +98,11 @@ async def test_a_named_client_is_sent_no_round_without_questions(caplog: pytest.
 async def test_a_transcript_says_what_was_not_covered(tmp_path: Path) -> None:
     bank = Bank("when_possible")
     recorder = Recorder(tmp_path / "calls.jsonl")
-    with bank.server.watched_by(recorder):
-        await paid(bank)
-        legs = LegByLeg(bank.server)
-        await legs.leg("order")
-        await legs.leg("order", answers={"agreed": True}, state=legs.token)
+    bank.server.internals.parts.effects.tracers.add(recorder)
+    await paid(bank)
+    legs = LegByLeg(bank.server)
+    await legs.leg("order")
+    await legs.leg("order", answers={"agreed": True}, state=legs.token)
     reading = read_files([tmp_path / "calls.jsonl"])
     told = [line.uncovered for line in reading.lines if isinstance(line, AskedLine | EndedLine)]
     assert told == [True, True, False]

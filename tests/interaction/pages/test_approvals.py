@@ -612,8 +612,8 @@ async def test_keys_are_rotated_while_an_approval_waits(tmp_path: Path) -> None:
         async with client_of(url) as other:
             assert handle_in(await other.call_tool("refund_all", {"order": "Emma"})) == handle_in(asked)
         assert await Person(url, "fay").one() == approval
-        assert server.task_service is not None
-        operations = CallOperations(server.task_service.book)
+        assert server.internals.storage.tasks is not None
+        operations = CallOperations(server.internals.storage.tasks.book)
         assert [await operations.renew_key(entry) async for entry in operations.scan()] == [True]
     async with open_shop(shop(ledger=SqliteLedger(place), keys=[new])) as url, client_of(url) as client:
         assert await Person(url, "fay").decide("approve", "fine") == approval

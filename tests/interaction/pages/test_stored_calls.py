@@ -305,8 +305,8 @@ async def test_services_do_not_share_calls(kind: str, tmp_path: Path) -> None:
         # An equal call of the other service is another call.
         own = await of_wiki.call_tool("pay", {"amount": 1})
         assert handle_in(own) != handle_in(pay)
-        assert wiki.task_service is not None
-        operations, foreign = CallOperations(wiki.task_service.book), handle_in(pay).partition(".")[0]
+        assert wiki.internals.storage.tasks is not None
+        operations, foreign = CallOperations(wiki.internals.storage.tasks.book), handle_in(pay).partition(".")[0]
         for change in (operations.cancel(foreign), operations.retry(foreign, even_once=True)):
             with pytest.raises(CallNotChanged, match="another service's"):
                 await change

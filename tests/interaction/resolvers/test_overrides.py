@@ -191,7 +191,7 @@ def test_unfillable_replacement_is_rejected_and_changes_nothing() -> None:
     with pytest.raises(InvalidSignature, match="'nobody_knows'"):
         server.overrides[current_account] = lost
     assert not server.overrides
-    assert server.plans["by_depends"].nodes[0].fn is current_account
+    assert server.internals.plans["by_depends"].nodes[0].fn is current_account
 
 
 def _named(name: str) -> Callable[..., Any]:

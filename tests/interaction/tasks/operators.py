@@ -21,7 +21,7 @@ async def asking(peer: Peer, tool: str = "order", key: str = "size", **arguments
 
 def operator_of(server: Any, path: Path | None = None, *, by: str = "ana") -> LoggedOperations:
     """Return the operations of a person on the calls of a server."""
-    service = server.task_service
+    service = server.internals.storage.tasks
     assert service is not None
     return LoggedOperations(CallOperations(service.book), OperatorLog(path, program="ui", by=by))
 

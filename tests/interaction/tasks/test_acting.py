@@ -86,7 +86,7 @@ async def test_expired_task_is_unknown_to_its_client(log: Path) -> None:
 @pytest.mark.parametrize("action", ["cancel", "expire"])
 async def test_running_body_is_stopped(log: Path, action: Any) -> None:
     server = shop(None)
-    service = server.task_service
+    service = server.internals.storage.tasks
     assert service is not None
 
     def is_busy() -> bool:
@@ -158,8 +158,8 @@ async def test_other_questions_are_not_answered(tool: str, key: str, said: str, 
 
 async def test_possible_actions_are_those_that_succeed() -> None:
     server = shop(None)
-    assert server.task_service is not None
-    book = server.task_service.book
+    assert server.internals.storage.tasks is not None
+    book = server.internals.storage.tasks.book
     async with peers(server) as (peer,):
         task, call = await asking(peer)
         operations = operator_of(server).operations

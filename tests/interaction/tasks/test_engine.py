@@ -172,9 +172,9 @@ async def test_draining_worker_ends_its_legs_and_begins_no_others() -> None:
         await shop.go_on.wait()
         return "held"
 
-    tasks = shop.server.task_service
+    tasks = shop.server.internals.storage.tasks
     assert tasks is not None
-    async with peers(shop.server) as (peer,), shop.server.own_lifespan(), tasks.working(2) as engine:
+    async with peers(shop.server) as (peer,), shop.server.internals.own_lifespan(), tasks.working(2) as engine:
         held = (await peer.call("hold"))["taskId"]
         with anyio.fail_after(WAIT_SECONDS):
             await began.wait()
@@ -324,7 +324,7 @@ async def test_signal_for_a_lost_task_is_kept() -> None:
         (call_id,) = shop.calls
         await change_task(store, call_id, lambda entry, now: entry.apply(StoredEvent.LOSE, now))
         assert await shop.server.signal(call_id, "payment", 7)
-        tasks = shop.server.task_service
+        tasks = shop.server.internals.storage.tasks
         assert tasks is not None
         await CallOperations(tasks.book).retry(call_id, even_once=False)
         assert text_of(await peer.until(handle["taskId"])) == "7"
@@ -340,7 +340,7 @@ async def test_task_of_a_newer_build_is_left_to_it(caplog: pytest.LogCaptureFixt
     async with peers(shop.server) as (peer,):
         handle = await peer.call("waits")
         await until(lambda: shop.calls)
-        tasks = shop.server.task_service
+        tasks = shop.server.internals.storage.tasks
         assert tasks is not None
         with caplog.at_level(logging.WARNING, "roundtrip"):
             await change_task(shop.ledger.tasks, shop.calls[0], renew)
@@ -407,7 +407,7 @@ async def test_worker_without_the_new_key_leaves_its_task_to_others(tmp_path: Pa
         with anyio.fail_after(WAIT_SECONDS):
             await began.wait()
         async with peers(new) as (second,):
-            tasks = new.task_service
+            tasks = new.internals.storage.tasks
             assert tasks is not None
             operations = CallOperations(tasks.book)
             async for entry in operations.scan():
@@ -450,7 +450,7 @@ async def test_task_shown_as_lost_gets_no_result() -> None:
         clock.advance(lease.LEASE_SECONDS + stored_lease.END_SECONDS + 1)
         assert (await peer.until(task_id))["status"] == "failed"
         shop.go_on.set()
-        service = shop.server.task_service
+        service = shop.server.internals.storage.tasks
         assert service is not None
         await until(lambda: not any(engine.is_busy for engine in service._engines.values()))  # pyright: ignore[reportPrivateUsage]
         assert (await peer.get(task_id))["status"] == "failed"

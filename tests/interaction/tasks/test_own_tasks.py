@@ -73,9 +73,9 @@ async def test_call_is_named_by_those_alone_who_may_ask_for_it(tmp_path: Path, m
         assert ours == []
         # A worker of the same module runs all tasks.
         server = shop(tmp_path, "own", ours)
-        tasks = server.task_service
+        tasks = server.internals.storage.tasks
         assert tasks is not None
-        async with server.own_lifespan(), tasks.working(10):
+        async with server.internals.own_lifespan(), tasks.working(10):
             assert text_of(await fleet.until(waiting)) == "shipped theirs"
     assert ours == ["theirs"]
 

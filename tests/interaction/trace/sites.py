@@ -69,7 +69,7 @@ class Site:
 
 async def check_all(server: Server[Any], path: Path) -> list[CheckResult]:
     found: list[CheckResult] = []
-    await check_calls(server, calls_of(path), found.append, now=time.time())
+    await check_calls(server.internals, calls_of(path), found.append, now=time.time())
     return found
 
 
@@ -82,7 +82,7 @@ async def fork_each(server: Server[Any], path: Path) -> int:
         if round_.questions
     ]
     forks = [
-        await fork_call(server, call, at=number, replies={}, run=False, now=time.time(), seconds=WAIT)
+        await fork_call(server.internals, call, at=number, replies={}, run=False, now=time.time(), seconds=WAIT)
         for call, number in asking
     ]
     ends = [(forked.differs, forked.end, call.tool) for forked, (call, _) in zip(forks, asking, strict=True)]

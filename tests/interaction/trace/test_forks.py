@@ -36,7 +36,7 @@ KEY = "7f" * 32
 
 async def fork(server: Server[Any], call: TracedCall, at: int, *, run: bool = False, **replies: Any) -> Fork:
     given = {key: one if isinstance(one, OwnAnswer) else OwnAnswer(Action.ACCEPT, one) for key, one in replies.items()}
-    return await fork_call(server, call, at=at, replies=given, run=run, now=time.time(), seconds=WAIT)
+    return await fork_call(server.internals, call, at=at, replies=given, run=run, now=time.time(), seconds=WAIT)
 
 
 SHOP = """
@@ -310,6 +310,6 @@ async def test_waiting_task_of_the_store_is_left_alone(tmp_path: Path, monkeypat
     (call,) = [call for call in calls_of(path) if call.tool == "book"]
     assert (await fork(make(), call, 1, slow=3)).end is End.BODY
     found: list[CheckResult] = []
-    await check_calls(make(), [call], found.append, now=time.time())
+    await check_calls(make().internals, [call], found.append, now=time.time())
     assert found[0].headline == "compatible"
     assert not taken.is_set()

@@ -23,7 +23,7 @@ async def test_counts_of_a_large_store_say_how_much_they_count(
     async with peers(workshops.shop()) as (peer,):
         for _ in range(3):
             await peer.asked((await peer.call("ask_twice"))["taskId"], "a")
-    stored = OperatedCalls(workshops.shop(), answers=False)
+    stored = OperatedCalls(workshops.shop().internals, answers=False)
     tasks, fleet = await stored.tasks(()), await stored.keys()
     assert (tasks["states"], tasks["counted"]) == ([("asking", min(most, 3))], counted)
     assert (sum(key["tasks"] for key in fleet["keys"]), fleet["counted"]) == (min(most, 3), counted)
@@ -39,7 +39,7 @@ async def test_store_that_does_not_answer_is_told_soon(tmp_path: Path, monkeypat
     with closing(sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
-        stored = OperatedCalls(workshops.shop(), answers=False)
+        stored = OperatedCalls(workshops.shop().internals, answers=False)
         with anyio.fail_after(WAIT_SECONDS):
             tasks = await stored.tasks(())
             shown = await stored.call(call)

@@ -55,9 +55,9 @@ def test_an_allow_list_takes_names() -> None:
     for wrong in ("find", b"find", [1]):
         with pytest.raises(TypeError, match="allow_tools"):
             server.allow_tools(wrong)
-    assert list(server.plans) == ["find"]
+    assert list(server.internals.plans) == ["find"]
     server.allow_tools(iter(["find", "order"]))
-    assert list(server.plans) == ["find"]
+    assert list(server.internals.plans) == ["find"]
 
 
 async def test_tool_may_change_the_allow_list_and_notify_clients() -> None:

@@ -73,3 +73,9 @@ def test_arguments_of_both_have_the_positions_and_defaults_of_the_sdk() -> None:
             assert (OWN[name].kind, OWN[name].default) == (parameter.kind, parameter.default), name
     positional = [name for name, one in SDK.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
     assert list(OWN)[: len(positional)] == positional
+
+
+def test_server_adds_only_api_names_and_one_for_the_package() -> None:
+    added = {name for name in {*dir(Server()), *vars(Server())} if not name.startswith("_")} - {*dir(MCPServer())}
+    api = "allow_tools disable enable identity ledger local_provider overrides signal verify_ticket"
+    assert added == {*api.split(), "internals"}

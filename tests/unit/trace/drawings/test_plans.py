@@ -68,7 +68,7 @@ def shop() -> Server[Any]:
 
 
 def draw(format: Format, *tools: str) -> str:
-    plans = shop().plans
+    plans = shop().internals.plans
     return draw_plans({tool: plans[tool] for tool in tools or plans}, format)
 
 
@@ -87,7 +87,7 @@ def test_approval_is_drawn_as_a_question_to_a_group() -> None:
         return f"{amount} {approval}"
 
     del refund
-    assert "large: asks a group to approve\n" in draw_plans({"refund": server.plans["refund"]}, Format.TEXT)
+    assert "large: asks a group to approve\n" in draw_plans({"refund": server.internals.plans["refund"]}, Format.TEXT)
 
 
 def test_text_lists_the_tool_before_its_requirements() -> None:
@@ -151,8 +151,8 @@ def test_aliased_argument_is_drawn_under_its_function_name() -> None:
         return title + loud
 
     del order
-    assert "title <- title (argument)" in draw_plans(server.plans, Format.TEXT)
-    assert re.search(r'^    t0_a0\(\["title<br/>', draw_plans(server.plans, Format.MERMAID), re.MULTILINE)
+    assert "title <- title (argument)" in draw_plans(server.internals.plans, Format.TEXT)
+    assert re.search(r'^    t0_a0\(\["title<br/>', draw_plans(server.internals.plans, Format.MERMAID), re.MULTILINE)
 
 
 def test_pages_and_choices_are_drawn_as_such() -> None:
@@ -177,4 +177,4 @@ def drawn(returns: Any) -> str:
         return str(account)
 
     del order
-    return draw_plans(server.plans, Format.TEXT)
+    return draw_plans(server.internals.plans, Format.TEXT)
