@@ -1,1 +1,1 @@
-"""Docket: a task engine on Redis, and tool parameters that Docket dependencies fill."""
+"""Docket: a task engine on Redis, and tool parameters that are filled by Docket dependencies."""

@@ -1,8 +1,8 @@
 """Docket dependencies as tool parameters: `Timeout`, `Retry`, `Progress` and others.
 
 Docket does not run the body, so each dependency acts on a leg. `Timeout` limits the leg's work. With `Retry`, a failed
-attempt ends the leg, and another leg tries again. `Progress` becomes the status message. This module imports Docket, so
-it is imported only for a tool that has such a parameter.
+attempt ends the leg, and another leg tries again. `Progress` becomes the status message. This module imports Docket.
+Therefore, it is imported only if a tool has such a parameter.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ T = TypeVar("T")
 logger = logging.getLogger("roundtrip")
 
 _TOTAL: Final = 100
-"""Progress total until the body sets its own, as in Docket."""
+"""The progress total until the body sets its own, as in Docket."""
 
 
 class _LegTimeout(Timeout):
-    """Docket's `Timeout`, applied to the body in one leg."""
+    """Docket's `Timeout`, applied to the body in a single leg."""
 
     _clock: LegClock | None = None
 
@@ -52,7 +52,7 @@ class _LegTimeout(Timeout):
         self.start()
 
     def extend(self, by: timedelta | None = None) -> None:
-        """Extend the timeout by a duration; by default, by the original timeout."""
+        """Extend the timeout by a duration. The default is the duration of the original timeout."""
         added = self.base if by is None else by
         clock = self._clock
         if clock is not None:
@@ -118,13 +118,13 @@ class _LegProgress(Progress):
         if self._task is not None and not self._has_numbers:
             await self._task.info.status(self._text or "")
         elif self._session is not None and (self._task is not None or self._count > self._notified):
-            # The protocol requires that progress increases with each notification.
+            # The protocol requires that each notification reports more progress than the one before it.
             self._notified = self._count
             await self._session.report_progress(self._count, self._goal, self._text)
 
 
 class DocketParameters(LegExtension):
-    """A tool's parameters that Docket dependencies fill.
+    """The tool parameters that are filled by Docket dependencies.
 
     Args:
         signature: The tool's function.
@@ -141,21 +141,21 @@ class DocketParameters(LegExtension):
         for kind, names in (("Timeout", timeouts), ("Retry", retries)):
             if len(names) > 1:
                 raise InvalidSignature(
-                    f"{owner} must have one {kind}, got {names[0]!r} and {names[1]!r}; leave one out"
+                    f"{owner} must have only one {kind}, got {names[0]!r} and {names[1]!r}; leave out one of them"
                 )
         if retries and policies.get(OncePolicy) is not None:
             raise InvalidSignature(
-                f"{owner} must not have both Retry and exactly_once=: each attempt runs the body again; leave one out"
+                f"{owner} must not have both Retry and exactly_once=: each attempt runs the body again; leave out one"
             )
         if retries and policies.get(TaskMode) is None:
-            raise InvalidSignature(f"{owner} has Retry, but only tasks are retried; add task=True, or leave Retry out")
+            raise InvalidSignature(f"{owner} has Retry, but only tasks are retried; add task=True, or leave out Retry")
         waiting = next((value for value in given.values() if isinstance(value, Timeout | Progress)), None)
         if waiting is not None and not is_async(signature.fn):
             kind = type(waiting).__name__
-            raise InvalidSignature(f"{owner} has {kind}, which needs a coroutine function; write async def")
+            raise InvalidSignature(f"{owner} has {kind}, which needs a coroutine function; use async def")
         self.tool = signature.name
         self.given = given
-        # An attempt must not overlap threads that the previous attempt left behind.
+        # A new attempt must not overlap with threads that the previous attempt left behind.
         self.leaves_threads = bool(timeouts) and not retries
 
     @override
@@ -164,15 +164,15 @@ class DocketParameters(LegExtension):
 
 
 class _DocketPart(LegPart):
-    """Docket dependencies in one leg."""
+    """The Docket dependencies in one leg."""
 
     def __init__(self, parameters: DocketParameters, leg: OpenLeg) -> None:
         self._tool, self._dependencies = parameters.tool, parameters.given
         self._call = leg.call
         self._task = cast("WorkerLeg | None", leg.stored)
         self._session = leg.request.session if leg.request is not None else None
-        """Session that reports progress to the client or, in a task, to its status message; None if the author's code
-        made the call.
+        """The session that reports progress to the client. In a task, progress becomes the status message. If the
+        author's code made the call, there is no session.
         """
 
     @override
@@ -236,7 +236,7 @@ def _first(kind: type[T], values: Mapping[str, Any]) -> T | None:
 def _is_retried(failure: BaseException, retry: Retry) -> bool:
     """Return True if a failed body will be retried."""
     is_own = isinstance(failure, RoundtripError) and not isinstance(failure, ToolTimedOut)
-    # Do not retry after a user's refusal or an author's mistake: another attempt would end in the same way.
+    # Do not retry after a user's refusal or an author's mistake, because another attempt would end in the same way.
     if not isinstance(failure, Exception) or is_own:
         return False
     return retry.attempts is None or retry.attempt < retry.attempts

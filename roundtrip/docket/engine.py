@@ -1,8 +1,8 @@
 """Docket engine: run a server's tasks with Docket, a distributed task queue on Redis.
 
-Docket only delivers legs; the server's store is the source of truth. A write that makes a task due also adds a message
-with the call id to Docket's stream. The worker that reads the message claims the task in the store. A lost, late or
-duplicate message does no harm: a sweep resends tasks that stay due, and only one claim succeeds.
+Docket only delivers legs; the server's store is the source of truth. Each write that makes a task due also adds a
+message with the call id to Docket's stream. The worker that reads the message claims the task in the store. A lost,
+late or duplicate message does no harm, because a sweep resends tasks that stay due, and only one claim succeeds.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _SCHEMES: Final = ("redis://", "rediss://", "unix://", "redis+cluster://", "redi
 logger = logging.getLogger("roundtrip")
 
 _FUNCTION: Final = "roundtrip_leg"
-"""Only function that is registered with Docket. Docket workers drop messages for unknown functions."""
+"""The only function that is registered with Docket. Docket workers drop messages for unknown functions."""
 _BATCH: Final = 200
 _LOST_SECONDS: Final = 3.0
-"""Time after which the message for a task that is still due counts as lost. If the message is not lost, Docket drops
-the duplicate.
+"""If a task is still due after this many seconds, its message counts as lost. If the message is not lost after all,
+Docket drops the duplicate.
 """
 _RESEND_SECONDS: Final = 10.0
 _SPREAD_SECONDS: Final = 0.25
@@ -50,7 +50,7 @@ _SEND_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 2.0
 _DRAIN_SECONDS: Final = 10.0
-"""Time that legs have to finish when a worker of Docket's command line stops."""
+"""The seconds that legs have to finish when a worker stops that was started by Docket's command line."""
 
 TaskFunction = Callable[..., Awaitable[None]]
 WorkedBy = Callable[[], AbstractAsyncContextManager[CallWorker]]
@@ -60,18 +60,19 @@ class DocketEngine:
     """Task engine for fleets: Docket delivers a server's tasks to workers. Use it as
     `Server(task_engine=DocketEngine(url))`.
 
-    The server's ledger still stores the tasks, and all workers must reach it. Docket only gets call ids. Anyone who can
-    write to Docket's Redis can run any code in all processes that use it, because Docket unpickles what it reads there.
+    The server's ledger still stores the tasks, and all workers must reach it. Docket only gets call ids. Docket
+    unpickles what it reads from its Redis server. So anyone who can write to this Redis server can run any code in all
+    processes that use it.
 
     Args:
-        url: URL of Docket's Redis, such as `redis://redis.internal:6379/1`.
+        url: URL of Docket's Redis server, such as `redis://redis.internal:6379/1`.
         name: The docket's name. Servers with different ledgers need different names.
-        redelivery: Seconds after which Docket redelivers a leg whose worker has died.
+        redelivery: If a worker has died, Docket redelivers its leg after this many seconds.
         **options: More options for `docket.Docket`, such as `credential_provider`.
 
     Raises:
         ImportError: Docket is not installed.
-        ValueError: The URL is not that of a Redis that other processes can reach, or `redelivery` is not positive.
+        ValueError: Other processes cannot reach a Redis server at this URL, or `redelivery` is not positive.
 
     Example:
         ```python
@@ -94,7 +95,7 @@ class DocketEngine:
         self.url = url
         self.name = name
         self.redelivery = timedelta(seconds=redelivery)
-        # Do not store Docket's own records of finished legs: nothing reads them.
+        # Docket's own records of finished legs are not stored, because nothing reads them.
         self._options: dict[str, Any] = {"execution_ttl": timedelta(0), **options}
         self._binding: tuple[WorkedBy, CallBook, System] | None = None
         self._senders: dict[asyncio.AbstractEventLoop, _Sender] = {}
@@ -116,7 +117,7 @@ class DocketEngine:
             @classmethod
             @asynccontextmanager
             async def worker_lifecycle(cls, docket: Docket, worker: Worker) -> AsyncGenerator[None]:
-                """Run the server while the worker runs. Docket calls this on each dependency."""
+                """Run the server while the worker runs. Docket calls this function for each dependency."""
                 async with engine.serve_docket(docket) as cls.running:
                     yield
 
@@ -128,13 +129,13 @@ class DocketEngine:
         return (roundtrip_leg,)
 
     def open(self) -> Docket:
-        """Return a connection to Docket. Enter it on the event loop that uses it."""
+        """Return a connection to Docket. Enter it as a context manager, on the event loop that uses it."""
         return Docket(name=self.name, url=self.url, **self._options)
 
     def bind(self, worked_by: WorkedBy, book: CallBook, system: System) -> None:
         """Implement `DistributedEngine.bind`."""
         if self._binding is not None:
-            raise InvalidSignature("a DocketEngine belongs to one server; create one for each server")
+            raise InvalidSignature("a DocketEngine belongs to one server; create an engine for each server")
         self._binding = worked_by, book, system
         book.store = _SendingCalls(book.store, self._report_write)
 
@@ -152,8 +153,8 @@ class DocketEngine:
             await sender.stop()
 
     def _report_write(self, entry: CallEntry) -> None:
-        """Report a write to this event loop's sender. If the loop has no sender, a sweep in another process finds the
-        task.
+        """Report a write to this event loop's sender. If the loop has no sender, the sweep of another process will find
+        the task.
         """
         sender = self._senders.get(asyncio.get_running_loop())
         if sender is not None:
@@ -165,27 +166,27 @@ class DocketEngine:
 
     @asynccontextmanager
     async def serve_docket(self, docket: Docket) -> AsyncGenerator[CallWorker]:
-        """Run the server in a worker that Docket's own command line has started.
+        """Run the server in a worker that was started by Docket's own command line.
 
         Raises:
             RoundtripError: The worker reads another docket, or the server has no tasks.
         """
         if docket.name != self.name:
-            raise RoundtripError(f"the worker must read the docket {self.name!r}, got {docket.name!r}; use --docket")
+            raise RoundtripError(f"the worker must read the docket {self.name!r}, got {docket.name!r}; pass --docket")
         if self._binding is None:
             raise RoundtripError(
-                "no server runs tasks on this DocketEngine; pass it as task_engine= to a server with a task= tool"
+                "no server runs tasks on this DocketEngine; pass it as task_engine= to a server that has a task= tool"
             )
         async with self._binding[0]() as engine:
             try:
                 yield engine
             finally:
-                # Docket itself would wait without a limit. A second signal ends this wait.
+                # Otherwise, Docket would wait for the legs without a limit. A second signal ends the wait.
                 await engine.drain(_DRAIN_SECONDS)
 
 
 class _SendingCalls:
-    """Task store that reports this process's writes, so that tasks which become due are sent to Docket."""
+    """Task store that reports this process's writes to a sender. The sender sends tasks that become due to Docket."""
 
     def __init__(self, store: CallStore, report_write: Callable[[CallEntry], None]) -> None:
         self._store = store
@@ -213,7 +214,9 @@ class _SendingCalls:
 
 
 class _DocketLink:
-    """Connection to Docket's Redis from one event loop. It reconnects after an outage, and logs each outage once."""
+    """A connection from one event loop to Docket's Redis server. It reconnects after an outage, and logs each outage
+    once.
+    """
 
     def __init__(
         self, engine: DocketEngine, purpose: str, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -225,7 +228,7 @@ class _DocketLink:
         self._is_stopping = False
 
     async def _use(self, docket: Docket) -> None:
-        """Use a connection until it is lost or the link stops."""
+        """Use a connection until the connection is lost or this link stops."""
         raise NotImplementedError
 
     async def _use_forever(self) -> None:
@@ -237,7 +240,7 @@ class _DocketLink:
                 if not self._is_down:
                     self._is_down = True
                     logger.error(
-                        "Docket cannot %s; this is not logged again until it recovers: %s: %s",
+                        "Docket cannot %s; this error is not logged again until Docket recovers: %s: %s",
                         self._purpose,
                         type(error).__name__,
                         error,
@@ -246,7 +249,7 @@ class _DocketLink:
 
 
 class _Sender(_DocketLink):
-    """Sender of due tasks to Docket. It resends tasks that stay due. Each event loop has one sender."""
+    """One event loop's sender. It sends due tasks to Docket, and resends tasks that stay due."""
 
     def __init__(self, engine: DocketEngine, book: CallBook, system: System) -> None:
         super().__init__(engine, "receive tasks", system.sleep)
@@ -259,7 +262,7 @@ class _Sender(_DocketLink):
         self._work = begin_work(self._use_forever(), "send due tasks to Docket")
 
     def report_write(self, entry: CallEntry) -> None:
-        """Send a task that is due. For a task that waits for a time, schedule another look at that time."""
+        """Send a task if it is due. If the task waits for a time, check it again at that time."""
         if entry.state is StoredState.DUE:
             self._due[entry.call_id] = entry.epoch
             self._wake_event.set()
@@ -267,7 +270,7 @@ class _Sender(_DocketLink):
             self._sweep.expect(entry.call_id, entry.due - entry.updated)
 
     async def stop(self) -> None:
-        """Send all due tasks, then stop."""
+        """Send all due tasks, and then stop."""
         self._sweep.pause()
         self._is_stopping = True
         self._wake_event.set()
@@ -277,7 +280,7 @@ class _Sender(_DocketLink):
         await self._sweep.close()
 
     async def _check_tasks(self, calls: Sequence[str]) -> None:
-        """Make tasks due whose time has come, and resend due tasks whose message was lost."""
+        """Make tasks due if the time they wait for has come. Resend due tasks if their message was lost."""
         is_more = False
         # Start at a random task, because other processes look at the same tasks.
         start = int.from_bytes(self._system.entropy(2)) % max(1, len(calls))
@@ -286,7 +289,8 @@ class _Sender(_DocketLink):
             if entry is None:
                 continue
             if entry.state is not StoredState.DUE:
-                # One write both marks the task as due and sends it. Only one process succeeds in writing.
+                # The write marks the task as due, and also sends it to Docket. If several processes try this, only one
+                # write succeeds.
                 await self._book.change(call_id, lambda entry, now: None)
                 is_more = True
             elif now - entry.due >= _LOST_SECONDS:
@@ -307,7 +311,8 @@ class _Sender(_DocketLink):
 
     async def _send_due(self, docket: Docket) -> None:
         due, self._due = self._due, {}
-        # The key contains the epoch, because Docket may still be running a message for an earlier leg.
+        # The key contains the epoch. Without it, Docket could drop the message while it still runs an earlier leg of
+        # the call.
         calls = [docket.call(_FUNCTION, key=f"{call_id}.{epoch}")(call_id) for call_id, epoch in due.items()]
         if not calls:
             return
@@ -322,11 +327,11 @@ class _Sender(_DocketLink):
 
 
 async def _placeholder(call_id: str) -> None:
-    """Placeholder for the workers' function, which has the same name."""
+    """A placeholder. In a worker, the real function has the same name."""
 
 
 class _Receiver(_DocketLink, CallDelivery):
-    """Receiver of tasks for this event loop's `CallWorker`, through a Docket worker in this process.
+    """Receiver that runs a Docket worker in this process, and gets tasks from it for this event loop's `CallWorker`.
 
     Docket delivers each task, and redelivers a task that this worker skipped. So the receiver need not look for tasks.
     """
@@ -356,7 +361,7 @@ class _Receiver(_DocketLink, CallDelivery):
             await self._worker.run(call_id)
 
         docket.register(roundtrip_leg)
-        # Each worker in a process needs a different name.
+        # Several workers in one process need different names.
         name = f"{socket.gethostname()}#{os.getpid()}#{self._worker.holder[-8:]}"
         most, redelivery = self._worker.most, self._engine.redelivery
         async with Worker(docket, name=name, concurrency=most, redelivery_timeout=redelivery) as worker:

@@ -1,6 +1,7 @@
-"""Docket dependencies: which of them roundtrip supports as parameters, and what to write instead of the others.
+"""Docket dependencies: which of them roundtrip supports as parameters, and what authors can write in place of the
+others.
 
-They are recognized by their class names, so Docket and FastMCP are not imported and need not be installed.
+They are recognized by their class names. So Docket and FastMCP are not imported, and need not be installed.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ else:
 
 _PACKAGES: Final = ("docket", "uncalled_for")
 _FILLED: Final = frozenset(("Timeout", "Retry", "ExponentialRetry", "Progress", "TaskKey", "TaskLogger"))
-_NOT_DOCKETS: Final = "Docket only delivers the call, and does not run it; use ctx.call and ctx.task of a Context"
-_NO_LIMIT: Final = "Docket sees no arguments; limit the legs of a worker with its --concurrency"
-_NO_SCHEDULE: Final = "a call runs once; call the tool from a scheduler instead"
+_NOT_DOCKETS: Final = "Docket only delivers the call and does not run it; use ctx.call and ctx.task of a Context"
+_NO_LIMIT: Final = "Docket does not see the arguments; limit a worker's legs with --concurrency"
+_NO_SCHEDULE: Final = "a call runs only once; to repeat it, call the tool from a scheduler"
 _CURES: Final = {
     "CallArgument": "give the parameter the name of the tool's argument",
     "ConcurrencyLimit": _NO_LIMIT,
@@ -36,7 +37,7 @@ _CURES: Final = {
     "CurrentWorker": _NOT_DOCKETS,
     "Debounce": _NO_LIMIT,
     "Depends": "import Depends from roundtrip",
-    "Logged": "roundtrip logs no arguments; leave it out",
+    "Logged": "roundtrip does not log arguments; leave it out",
     "Perpetual": _NO_SCHEDULE,
     "RateLimit": _NO_LIMIT,
     "Shared": "yield the value from the server's lifespan",
@@ -57,10 +58,11 @@ def fill(signature: FunctionSignature, policies: Mapping[type, object]) -> LegEx
 
 
 def reject(given: Any, subject: str) -> None:
-    """Reject a Docket or FastMCP dependency, or its class, in a place where roundtrip does not support it.
+    """Reject a Docket or FastMCP dependency that is used where roundtrip does not support it. Its class is also
+    rejected.
 
     Raises:
-        InvalidSignature: The value is a Docket or FastMCP dependency, or its class.
+        InvalidSignature: The value is a Docket or FastMCP dependency, or the class of one.
     """
     kind = cast("type[Any]", given if isinstance(given, type) else type(given))
     if not any(base.__module__.partition(".")[0] in _PACKAGES for base in kind.__mro__):
@@ -71,7 +73,7 @@ def reject(given: Any, subject: str) -> None:
     if name == "Progress" and is_of_fastmcp:
         cure = "import Progress from docket"
     elif name in _FILLED:
-        cure = f"it is filled only as the default of a tool's own parameter: {name.lower()}: {name} = {name}(...)"
+        cure = f"use it only as the default of the tool's own parameter: {name.lower()}: {name} = {name}(...)"
     raise InvalidSignature(
         f"{subject} must not have a {'FastMCP' if is_of_fastmcp else 'Docket'} dependency, got {name}(...), which "
         f"roundtrip does not fill here; {cure}"
@@ -79,7 +81,7 @@ def reject(given: Any, subject: str) -> None:
 
 
 def _is_filled(default: Any) -> bool:
-    # Fill neither a class without parentheses nor an author's own subclass.
+    # A class without parentheses is not filled, and neither is an author's own subclass.
     kind = cast("type[Any]", type(default))
     return kind.__module__.partition(".")[0] == "docket" and _name_of(kind) in _FILLED
 

@@ -16,7 +16,7 @@ from roundtrip.ledger.machines import EntryState
 
 
 class Reach(IntEnum):
-    """Processes that can share a ledger."""
+    """The range of processes that can share a ledger."""
 
     PROCESS = 1
     MACHINE = 2
@@ -24,13 +24,13 @@ class Reach(IntEnum):
 
 
 class ClaimStatus(Enum):
-    """Result of a claim: granted, or the entry's state as other legs see it."""
+    """The result of a claim: granted, or the entry's state as other legs see it."""
 
     GRANTED = "granted"
     RUNNING = "running"
     """Another leg has the claim."""
     SETTLED = "settled"
-    """The body has run, and the answer carries its result."""
+    """The body has run, and the answer to the claim contains its result."""
     UNKNOWN = "unknown"
     """The body began, and its outcome is unknown."""
 
@@ -50,14 +50,16 @@ class ClaimAnswer:
 
     status: ClaimStatus
     answers_digest: str = ""
-    """The digest with which the holder claimed the call."""
+    """The answers digest that the holder passed when it claimed the call."""
     result: str | None = None
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Values that earlier holders noted, if the claim was granted."""
+    """If the claim was granted, the values that earlier holders noted."""
     epoch: int = field(default=0, compare=False)
-    """The number of a granted claim. Each new claim has a greater number, and the holder passes it with every write."""
+    """A granted claim's number. Each new claim gets a greater number. The holder passes its number with every
+    write.
+    """
     lease: float = field(default=math.inf, compare=False)
-    """Seconds until the other leg's lease ends."""
+    """If another leg has the claim, the seconds until that leg's lease ends."""
 
 
 class LedgerDown(Exception):
@@ -68,12 +70,13 @@ class LedgerDown(Exception):
 
 @runtime_checkable
 class Ledger(Protocol):
-    """Store for claims and results. Every method raises `LedgerDown` within a bounded time if the ledger fails.
+    """A store for claims and results. Every method raises `LedgerDown` within a bounded time if the ledger fails.
 
     `renew`, `settle` and `note` return False and change nothing if the holder or epoch does not match the entry, or if
-    its state forbids the change. So a holder that was paused past its lease cannot overwrite its successor.
+    the entry's state forbids the change. So a holder that was paused until its lease ended cannot overwrite the writes
+    of its successor.
 
-    `claim` and `wait` consider a lease ended when its time has passed, or when `lease.is_buried` reports that the
+    `claim` and `wait` treat a lease as ended when its time has passed, or when `lease.is_buried` reports that the
     holder's process is dead.
     """
 
@@ -94,7 +97,7 @@ class Ledger(Protocol):
         tentative: bool = False,
         account: str | None = None,
     ) -> ClaimAnswer:
-        """Claim a free entry. A holder may claim its entry again and keeps its epoch.
+        """Claim a free entry. A holder may claim its entry again, and then keeps its epoch.
 
         Args:
             key: The call.
@@ -102,27 +105,29 @@ class Ledger(Protocol):
             holder: The leg's random name.
             lease: Seconds until the holder counts as dead unless it renews its lease.
             keep: Seconds until the ledger may forget the entry.
-            rerun: Also claim an entry whose body began and has an unknown outcome.
+            rerun: Also claim the entry if its body began and the outcome is unknown.
             tentative: Claim the entry before the body begins. When the lease of a tentative claim ends, the entry is
-                free again. So the holder must claim again without `tentative` right before the body begins. A tentative
-                claim that arrives after the body began changes nothing.
-            account: The entry's owner. A ledger with limited room prevents one account from filling it.
+                free again. So the holder must claim the entry again, without `tentative`, right before the body begins.
+                A tentative claim that arrives after the body began changes nothing.
+            account: The entry's owner. A ledger with a size limit does not let one account fill it.
         """
         ...
 
     async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
-        """Extend the lease. A holder whose lease has ended regains it if no other leg has claimed the call."""
+        """Extend the lease. If the lease has ended and no other leg has claimed the call, the holder gets the lease
+        back.
+        """
         ...
 
     async def settle(self, key: str, *, holder: str, epoch: int, result: str | None, keep: float) -> bool:
         """Record the body's result, or None if its outcome will never be known.
 
-        Repeating the same call returns True.
+        If the holder records the same result again, return True.
         """
         ...
 
     async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
-        """Note a value for the next holder."""
+        """Store a named value for the next holder."""
         ...
 
     async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
@@ -131,12 +136,13 @@ class Ledger(Protocol):
         Args:
             key: The call.
             holder: As for `claim`.
-            epoch: The claim's epoch. None matches any epoch, for a holder that never received the answer to its claim.
+            epoch: The claim's epoch. None matches any epoch; a holder passes None if it never received the answer to
+                its claim.
         """
         ...
 
     async def count(self, key: str, item: str, *, most: int, keep: float, account: str | None = None) -> bool:
-        """Count a distinct item. Return True if it is among the first `most` distinct items of its key.
+        """Count an item under a key. Return True if the item is among the first `most` distinct items of that key.
 
         Counting the same item again changes nothing and returns the same result.
 
@@ -144,16 +150,16 @@ class Ledger(Protocol):
             key: A name that no claim uses.
             item: The item, in ASCII.
             most: The maximum number of distinct items.
-            keep: Seconds after the last new item until the ledger may forget all items.
+            keep: The ledger may forget all items this many seconds after the last new item.
             account: As for `claim`.
         """
         ...
 
     async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
-        """Wait until no leg has the claim, at most `patience` seconds. Return the entry's state, or None if it is free.
+        """Wait at most `patience` seconds until no leg has the claim. Return the entry's state, or None if it is free.
 
         Waiting needs no polling: the ledger announces every release and every result. A ledger may also read the entry
-        when a lease ends, and occasionally in case an announcement was lost.
+        when a lease ends, and from time to time in case an announcement was lost.
         """
         ...
 

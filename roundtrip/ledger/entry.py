@@ -1,4 +1,4 @@
-"""Ledger contract in Python: rules for one entry, independent of storage and clock.
+"""The ledger contract in Python: the rules for one entry, independent of storage and clock.
 
 `MemoryLedger`, `SqliteLedger` and `PostgresLedger` store these entries. `RedisLedger` implements the same rules in Lua.
 """
@@ -31,12 +31,12 @@ class LedgerEntry:
     expires: float = 0.0
     result: str | None = None
     notes: dict[str, str] = field(default_factory=dict[str, str])
-    """Noted values by name. For a key that `count` uses, the names are the counted items."""
+    """Noted values, keyed by name. If `count` uses the entry, the names are the counted items."""
     account: str | None = None
 
     @property
     def size(self) -> int:
-        """Return the entry's approximate size in bytes. All of its text is ASCII."""
+        """Return the entry's approximate size in bytes. Its text is ASCII, so each character is one byte."""
         return _ENTRY_BYTES + len(self.result or "") + sum(len(name) + len(text) for name, text in self.notes.items())
 
     def advance(self, now: float) -> None:
@@ -45,7 +45,7 @@ class LedgerEntry:
             self.apply(EntryEvent.LAPSE)
 
     def write(self, event: EntryEvent, *, holder: str, epoch: int | None) -> bool:
-        """Apply an event from a holder. Return False and change nothing if another leg has the claim."""
+        """Apply a holder's event. Return False and change nothing if another leg has the claim."""
         return self.holder == holder and epoch in (None, self.epoch) and self.apply(event)
 
     def seen(self, now: float) -> ClaimAnswer | None:
@@ -58,7 +58,7 @@ class LedgerEntry:
         return ClaimAnswer(status, self.answers_digest, self.result)
 
     def apply(self, event: EntryEvent) -> bool:
-        """Apply an event. Return False and change nothing if the table has no matching transition."""
+        """Apply an event. Return False and change nothing if the state machine has no matching transition."""
         target = ENTRY_MACHINE.targets.get((self.state, event))
         if target is None:
             return False
@@ -80,7 +80,7 @@ class EntryLedger(ABC):
         Args:
             key: The entry's key.
             work: The function. It may add notes but must not remove any.
-            with_notes: True if the function reads the notes. Otherwise the entry may lack them.
+            with_notes: True if the function reads the notes. Otherwise the entry may be loaded without its notes.
 
         Raises:
             LedgerDown: The ledger is full or cannot be used.
@@ -105,7 +105,7 @@ class EntryLedger(ABC):
         """Implement `Ledger.claim`."""
 
         def claim(entry: LedgerEntry, now: float) -> ClaimAnswer:
-            # The holder's body has begun, even if the lease has lapsed and this claim is tentative.
+            # This holder's body began before the lease lapsed, so even a tentative claim must be a start.
             has_begun = rerun and entry.state is EntryState.LAPSED and entry.holder == holder
             if rerun:
                 entry.apply(EntryEvent.REOPEN)

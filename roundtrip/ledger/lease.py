@@ -1,11 +1,11 @@
-"""Leases: a leg holds its call, renews its lease, and is cancelled when another leg takes over the call.
+"""Leases: a leg holds its call, renews its lease, and is cancelled if another leg takes over the call.
 
 A leg holds its lease under a random name. In a worker of `roundtrip serve` or `roundtrip worker`, this name begins with
 the process name, which the supervisor knows. When the supervisor has reaped a dead worker, it sends the process name to
 the other workers. They then treat that process's leases as ended, in every ledger. A process that is silent but not
 known to be dead keeps its leases until they expire.
 
-Process names and deaths concern all servers and ledgers, so they are module state.
+Process names and deaths concern all servers and ledgers, so this module keeps them as global state.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Lease:
     """One leg's lease on its call. Every write needs the lease, and fails once another leg has taken over the call.
 
     Args:
-        owner: The tool, for error messages.
+        owner: The tool, as error messages name it.
     """
 
     def __init__(self, owner: str) -> None:
@@ -50,7 +50,7 @@ class Lease:
         self.is_taken_over = False
         """True if another leg has taken over the call, or if the call was cancelled."""
         self.noted: list[NotedValue] = []
-        """Values that an earlier run of the same leg computed."""
+        """Values that were computed by an earlier run of the same leg."""
         self._confirmed_at = anyio.current_time()
         """When the ledger last confirmed the lease."""
         self._scope: anyio.CancelScope | None = None
@@ -90,7 +90,7 @@ class Lease:
         raise NotImplementedError
 
     def renew_in_time(self) -> None:
-        """Renew the lease periodically until it is closed."""
+        """Renew the lease periodically until `close` is called."""
         if self._timer is not None:
             self.begin_soon(self.renew)
         # Use an empty context: the event loop keeps a cancelled timer and its context until the timer would have fired.
@@ -100,7 +100,7 @@ class Lease:
     async def require_held(self) -> None:
         """Renew the lease if its last confirmation is older than half the lease duration.
 
-        The caller does this before any work that must not run twice.
+        Call this before any work that must not run twice.
 
         Raises:
             CallTakenOver: Another leg has taken over the call.
@@ -124,8 +124,8 @@ class Lease:
         self._confirmed_at = started_at
 
     def begin_soon(self, work: Callable[[], Awaitable[None]], *, after: float = 0.0) -> None:
-        """Schedule work in a separate asyncio task, unless the same work is already scheduled. Closing the lease
-        cancels it.
+        """Schedule work in a separate asyncio task, unless the same work is already scheduled. When the lease is
+        closed, the work is cancelled.
 
         Args:
             work: The work.
@@ -149,8 +149,8 @@ class Lease:
         """Stop renewing the lease, and cancel scheduled work."""
         if self._timer is not None:
             self._timer.cancel()
-        # The scheduled work refers to this lease. Unless it is cleared, only the garbage collector would free the
-        # cycle.
+        # The scheduled work and this lease refer to each other. Without this line, only the garbage collector could
+        # free them.
         self._scheduled.clear()
         for task in self._scheduled_tasks:
             task.cancel()
@@ -158,7 +158,7 @@ class Lease:
 
 _PROCESS_BYTES: Final = 12
 MAX_BURIED: Final = 64
-"""Dead processes to remember. The leases of processes that died earlier have expired or will expire anyway."""
+"""Maximum number of dead processes to remember. The leases of forgotten processes expire like all other leases."""
 
 _own: tuple[str, int] | None = None
 """This process's name and process id. A forked child inherits neither the name nor the leases."""
@@ -182,7 +182,9 @@ def holder_name(entropy: bytes) -> str:
 
 
 def bury(process: str) -> None:
-    """Treat a process's leases as ended. Call this only after its parent has reaped the process. Thread-safe."""
+    """Treat a process's leases as ended. Call this only after the parent process has reaped the dead process.
+    Thread-safe.
+    """
     with _registry_lock:
         _buried[process] = None
         while len(_buried) > MAX_BURIED:
@@ -205,7 +207,10 @@ def buried_processes() -> list[str]:
 
 
 def hear_of_deaths(listener: Callable[[], object]) -> Callable[[], None]:
-    """Call a function after each reported process death, on any thread. Returns a function that stops the calls."""
+    """Call a function after each reported process death. The call may come from any thread.
+
+    Returns a function that ends these calls.
+    """
     with _registry_lock:
         _listeners.add(listener)
 

@@ -1,4 +1,4 @@
-"""Store listeners, separate for each event loop of a process."""
+"""Listeners for changes in a store, kept separately for each event loop."""
 
 import asyncio
 import threading
@@ -7,9 +7,13 @@ from contextvars import Context
 from typing import Any
 
 Announce = Callable[[str | None], None]
-"""Receives the key of a changed entry or the call of a changed task. None means that changes may have been missed."""
+"""Function that receives the key of a changed entry or the id of a changed task's call. It receives None if changes may
+have been missed.
+"""
 Feed = Callable[[Announce], Coroutine[Any, Any, None]]
-"""Runs on each event loop that has listeners. It announces changes that other processes and loops make."""
+"""Coroutine function that runs on each event loop with listeners. It announces changes made by other processes and
+loops.
+"""
 
 
 class ChangeListeners:
@@ -25,7 +29,7 @@ class ChangeListeners:
         self._loops: dict[asyncio.AbstractEventLoop, _LoopListeners] = {}
 
     def listen(self, changed: Announce, key: str | None = None) -> Callable[[], None]:
-        """Implement `CallStore.listen`; with a key, only for changes of the entry with this key."""
+        """Implement `CallStore.listen`. If a key is given, listen only for changes to that key's entry."""
         loop, token = asyncio.get_running_loop(), object()
         with self._lock:
             loop_listeners = self._loops.setdefault(loop, _LoopListeners())
@@ -64,11 +68,11 @@ class ChangeListeners:
 
 
 class _LoopListeners:
-    """Listeners of one event loop."""
+    """One event loop's listeners."""
 
     def __init__(self) -> None:
         self.by_key: dict[str | None, dict[object, Announce]] = {}
-        """Listeners by their keys. Those under `None` listen for all changes."""
+        """Listeners, grouped by the key that they listen for. Listeners under the key None listen for all changes."""
         self.feed: asyncio.Task[None] | None = None
 
     def announce(self, call_id: str | None) -> None:

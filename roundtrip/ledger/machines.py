@@ -10,8 +10,10 @@ class EntryState(TableName):
 
     FREE = named("free", "No leg has the claim. There may be notes from earlier holders.")
     HELD = named("held", "A leg has the claim, and its body has not begun.")
-    RUNNING = named("running", "A leg has the claim, and its body runs.")
-    LAPSED = named("lapsed", "The lease ended while the body ran. Other legs get an error: the outcome is unknown.")
+    RUNNING = named("running", "A leg has the claim, and its body is running.")
+    LAPSED = named(
+        "lapsed", "The lease ended while the body ran. Other legs get an error, because the outcome is unknown."
+    )
     SETTLED = named("settled", "The body has ended, and the entry has its result.")
     UNKNOWN = named("unknown", "The holder recorded that the outcome will never be known.")
 
@@ -20,15 +22,20 @@ class EntryEvent(TableName):
     """Events of a ledger entry."""
 
     HOLD = named("hold", "A leg claims the call tentatively. Only the holder may repeat it.")
-    START = named("start", "A leg claims the call for a body that begins now. In `held`, only the holder may do this.")
+    START = named(
+        "start",
+        "A leg claims the call, and its body begins now. If the entry is not `free`, only the holder may do this.",
+    )
     RENEW = named("renew", "The holder extends its lease.")
     NOTE = named("note", "The holder records a value for later holders.")
-    SETTLE = named("settle", "The holder records the result. It may repeat the same one.")
+    SETTLE = named("settle", "The holder records the result, and may record the same result again.")
     LOSE = named("lose", "The holder records that the outcome will never be known.")
     RELEASE = named("release", "The holder releases the claim.")
     LAPSE = named("lapse", "The lease ends.")
-    REOPEN = named("reopen", 'A leg claims the call again: the tool allows a second run (`on_unknown="rerun"`).')
-    FORGET = named("forget", "The entry's retention time has passed. Its notes are deleted with it.")
+    REOPEN = named(
+        "reopen", 'A leg claims the call again, because the tool allows a second run (`on_unknown="rerun"`).'
+    )
+    FORGET = named("forget", "The retention time has passed, and the entry is deleted with its notes.")
 
 
 ENTRY_MACHINE: Final = MachineTable(
@@ -48,7 +55,7 @@ ENTRY_MACHINE: Final = MachineTable(
         ("free held running lapsed settled unknown", EntryEvent.FORGET, "free"),
     ],
 )
-"""The state machine of a ledger entry. Each claim of a free entry gets a new epoch; writes with an older epoch are
+"""The state machine of a ledger entry. Each claim of a free entry gets a new epoch. Writes with an older epoch are
 rejected.
 """
 
@@ -56,16 +63,18 @@ rejected.
 class StoredState(TableName):
     """States of a task, which is a stored call that a worker continues."""
 
-    DUE = named("due", "A worker should run it. The client sees `working`.")
-    RUNNING = named("running", "A worker has a lease on it, and runs its body. The client sees `working`.")
-    ASKING = named("asking", "Questions are pending, and no worker has it. The client sees `input_required`.")
+    DUE = named("due", "A worker should run the task. The client sees `working`.")
+    RUNNING = named("running", "A worker has a lease on the task, and runs its body. The client sees `working`.")
+    ASKING = named("asking", "Questions are pending, and no worker has the task. The client sees `input_required`.")
     WAITING = named(
-        "waiting", "It waits for a time, a signal or a page, and no worker has it. The client sees `working`."
+        "waiting", "The task waits for a time, a signal or a page, and no worker has it. The client sees `working`."
     )
-    COMPLETED = named("completed", "It has a result, which may be a tool error.")
-    FAILED = named("failed", "It ended with a protocol error, or it expired.")
-    LOST = named("lost", "Its workers died. Only an operator can let another continue. The client sees `failed`.")
-    CANCELLED = named("cancelled", "The client cancelled it.")
+    COMPLETED = named("completed", "The task has a result, which may be a tool error.")
+    FAILED = named("failed", "The task ended with a protocol error, or it expired.")
+    LOST = named(
+        "lost", "The task's workers died. Only an operator can let another worker continue. The client sees `failed`."
+    )
+    CANCELLED = named("cancelled", "The client cancelled the task.")
 
 
 class StoredEvent(TableName):
@@ -78,16 +87,16 @@ class StoredEvent(TableName):
     WAIT = named(
         "wait", "The body needs time, a signal or a page. The worker stores the journal and gives up the task."
     )
-    YIELD = named("yield", "The worker returns the task unfinished, because it shuts down or the leg is retried.")
-    ANSWER = named("answer", "Some answers arrive, and questions are left.")
+    YIELD = named("yield", "The worker returns the unfinished task: the worker shuts down, or the leg will be retried.")
+    ANSWER = named("answer", "Some answers arrive, and other questions are still open.")
     WAKE = named("wake", "All answers, a signal or the awaited time have arrived.")
-    LAPSE = named("lapse", "The lease ends, and another worker may continue behind the stored steps.")
+    LAPSE = named("lapse", "The lease ends, and another worker may continue after the stored steps.")
     FINISH = named("finish", "The worker stores the result.")
     FAIL = named("fail", "The worker stores a protocol error.")
     LOSE = named("lose", "The worker died in a body that must not run twice, or too many workers died.")
-    RETRY = named("retry", "An operator lets a worker continue behind the stored steps.")
-    CANCEL = named("cancel", "The client cancels it. A worker that runs it is stopped at its next write.")
-    EXPIRE = named("expire", "Its time to live has passed, or an operator ends it.")
+    RETRY = named("retry", "An operator lets a worker continue after the stored steps.")
+    CANCEL = named("cancel", "The client cancels the task. A worker that runs the task is stopped at its next write.")
+    EXPIRE = named("expire", "The task's time to live has passed, or an operator ends the task.")
 
 
 TASK_MACHINE: Final = MachineTable(

@@ -27,7 +27,7 @@ _TASK_BYTES: Final = 1024
 
 
 class _MemoryRoom:
-    """Memory limit for entries. An account that uses as much room as is still free gets no new entry.
+    """Memory limit for entries. An account gets no new entry if it already uses as much memory as is still free.
 
     Args:
         max_bytes: The approximate limit for all entries together.
@@ -46,7 +46,7 @@ class _MemoryRoom:
         self._account_bytes: dict[str, int] = {}
 
     def resize(self, account: str | None, change: int) -> None:
-        """Record that an account's entries have grown or shrunk by some bytes."""
+        """Record by how many bytes an account's entries have grown or shrunk."""
         self._bytes += change
         if account is not None:
             used_bytes = self._account_bytes[account] = self._account_bytes.get(account, 0) + change
@@ -70,9 +70,9 @@ class _MemoryRoom:
         used_bytes = self._account_bytes.get(account, 0) if account is not None else 0
         if used_bytes >= self._max_bytes - self._bytes:
             raise LedgerDown(
-                "the memory ledger has no more room for one caller (or one tool, if its callers are not "
-                f"authenticated), which already uses about {used_bytes} of {self._max_bytes} bytes; the rest is "
-                f"reserved for other callers; {self._advice}"
+                "the memory ledger has no more room for one caller, "
+                f"who already uses about {used_bytes} of {self._max_bytes} bytes; the rest is "
+                f"reserved for other callers (all unauthenticated calls of a tool count as one caller); {self._advice}"
             )
 
 
@@ -81,8 +81,9 @@ class MemoryLedger(EntryLedger):
 
     Args:
         max_bytes: The approximate size limit. A full ledger grants no new claims until an entry expires, because
-            forgetting an entry early could let a body run twice. An account that uses as much room as is still free
-            gets no new claim. So one account can fill at most half of the ledger, and two accounts a third each.
+            forgetting an entry early could let a body run twice. An account gets no new claim if it already uses as
+            much memory as is still free. So one account can fill at most half of the ledger, and two accounts a third
+            each.
         system: The clock.
     """
 
@@ -159,8 +160,8 @@ class MemoryCallStore:
     Args:
         clock: Returns the seconds since the epoch.
         max_bytes: The approximate size limit. A full store accepts no new tasks, because clients can create any number
-            of tasks and abandon them. An account that uses as much room as is still free gets no new task, so that room
-            remains for other accounts.
+            of tasks and abandon them. An account gets no new task if it already uses as much memory as is still free.
+            So some memory remains for other accounts.
     """
 
     def __init__(self, clock: Callable[[], float], *, max_bytes: int) -> None:
@@ -169,9 +170,9 @@ class MemoryCallStore:
         self._lock = threading.Lock()
         self._entries: dict[str, CallEntry] = {}
         self._due_times: list[tuple[float, str]] = []
-        """The times at which tasks are due, sorted."""
+        """Due times and the calls that are then due, sorted by time."""
         self._calls_by_label: dict[str, set[str]] = {}
-        """The calls that have each label."""
+        """For each label, the calls that have it."""
         self._listeners = ChangeListeners()
 
     async def add(self, entry: CallEntry) -> bool:

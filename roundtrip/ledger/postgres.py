@@ -35,7 +35,7 @@ INSERT INTO {s}.format SELECT 1 WHERE NOT EXISTS (SELECT * FROM {s}.format);
 DO $$ BEGIN
     IF (SELECT max(version) FROM {s}.format) > 1 THEN
         RAISE EXCEPTION USING MESSAGE = format(
-            'the tables have format %s, from a later version of roundtrip, but this version supports only format 1; '
+            'the tables have format %s, which a later version of roundtrip wrote; this version supports only format 1; '
             'upgrade roundtrip, or use another schema', (SELECT max(version) FROM {s}.format));
     END IF;
 END $$;
@@ -83,7 +83,8 @@ WITH stored AS (
 )
 SELECT CASE WHEN $12 THEN pg_notify('{s}.entries', key) END FROM written
 """
-# A claim waits for this deletion, so it removes at most four rows per write since the last deletion.
+# Claims wait for this deletion, so it is kept short: it removes at most four rows for each write since the last
+# deletion.
 _FORGET: Final = """
 DELETE FROM {s}.entries WHERE key IN (
     SELECT key FROM {s}.entries WHERE expires <= {s}.clock() ORDER BY expires LIMIT $1 FOR UPDATE SKIP LOCKED
@@ -144,8 +145,8 @@ WITH added AS (
 )
 SELECT pg_notify('{{s}}.tasks', call_id) FROM added
 """  # noqa: S608 - no input
-# A task that has ended and expired is deleted. Parameter $17 has only the notes that are not stored yet, or all notes
-# if $19 is true.
+# A task that has ended and expired is deleted. Parameter $17 contains the notes that are not stored yet. If $19 is
+# true, it contains all notes, and they replace the stored notes.
 _SAVE: Final = f"""
 WITH dropped AS (
     DELETE FROM {{s}}.tasks
@@ -192,9 +193,9 @@ class PostgresLedger(EntryLedger):
         dsn: A connection URL, for example `postgresql://user@db.internal/calls`.
         schema: The schema for the ledger's tables. It is created at first use.
         timeout: Maximum seconds for one request, including connecting.
-        durable: Wait until each write is on the server's disk (`synchronous_commit`). If False, a server crash may lose
-            the last writes, and a body can run again.
-        system: Sleeps between two attempts to listen for announcements.
+        durable: Wait until each write is on the server's disk (`synchronous_commit`). If False, a crash of the database
+            server may lose the last writes, and a body may then run again.
+        system: The clock for the pauses between attempts to listen for announcements.
         **options: Connection options for `asyncpg.create_pool`.
 
     Raises:

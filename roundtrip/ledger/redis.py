@@ -14,8 +14,8 @@ from roundtrip.ledger.waiting import Waiting
 from roundtrip.system import SYSTEM, System
 
 # A script is atomic and reads the Redis server's clock, which all instances share. Its transitions come from
-# `ENTRY_MACHINE`. An entry has five fields, then its result once it is settled. The fields for its notes have names
-# that begin with a colon.
+# `ENTRY_MACHINE`. An entry is a hash with five fields. A settled entry also has a result field. Each note is one more
+# field, whose name begins with a colon.
 _ENTRY: Final = f"""
 local target = {{{",".join(f"['{state} {event}']='{end}'" for (state, event), end in ENTRY_MACHINE.targets.items())}}}
 local t = redis.call('TIME')
@@ -89,8 +89,8 @@ return 1
 class RedisLedger:
     """Ledger in a Redis or Valkey server that all instances share.
 
-    Redis must not evict entries (`maxmemory-policy noeviction`). If an entry is lost, for example in a failover to a
-    replica that lags behind, its body can run again.
+    Redis must not evict entries (`maxmemory-policy noeviction`). If Redis loses an entry, for example when it fails
+    over to a replica that lags behind, the entry's body can run again.
 
     Args:
         url: A connection URL, for example `redis://redis.internal:6379/0`, `rediss://…` or `unix://…`.
@@ -98,7 +98,7 @@ class RedisLedger:
             cluster slot. The ledger announces results and releases on the channel `PREFIX:ledger`.
         timeout: Maximum seconds for one request, including connecting.
         cluster: True if the URL names a node of a Redis cluster.
-        system: Sleeps between two attempts to listen on the channel.
+        system: The clock for the pauses between attempts to listen on the channel.
         **options: Connection options for `redis.asyncio.Redis.from_url`.
 
     Raises:

@@ -164,12 +164,13 @@ return found
 
 
 class RedisCallStore:
-    """Task store in a Redis that all instances share. In a cluster, all tasks with the same prefix are in one slot.
+    """Task store in a Redis server that all instances share. In a cluster, all tasks with the same prefix are in one
+    slot.
 
     Args:
         connections: The Redis connections.
         prefix: The first part of all keys.
-        system: Sleeps between two attempts to listen.
+        system: The clock for the pauses between attempts to listen.
     """
 
     def __init__(self, connections: RedisConnections, prefix: str, system: System) -> None:
@@ -224,7 +225,7 @@ class RedisCallStore:
         return self._listeners.listen(changed)
 
     def _write(self) -> str:
-        """Return a random id for a write, so that a script recognizes a repeated write."""
+        """Return a random id for a write. With this id, a script recognizes a repeated write."""
         return self._system.entropy(_WRITE_BYTES).hex()
 
     async def _run(self, script: RedisScript, words: Sequence[Word]) -> Any:

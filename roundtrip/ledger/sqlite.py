@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 _BUSY_SECONDS: Final = 5.0
 _RETRY_PAUSES: Final = (0.001, 0.002, 0.005)
-"""Seconds between attempts to use a file that another process has locked. The last value repeats.
+"""Seconds to pause between attempts to use a file that another process has locked. The last pause repeats.
 
 A busy writer unlocks the file only briefly, and longer pauses would miss that moment.
 """
 _CHANGE_SECONDS: Final = 0.02
 """Seconds between two reads of the file's version while a leg waits."""
 _MAX_THREADS: Final = 8
-"""Maximum threads per event loop that use the file."""
+"""Maximum number of threads with which an event loop uses the file."""
 _FORGET_EVERY: Final = 256
 _FORMAT: Final = 1
 """Table format, stored in `PRAGMA user_version`. Early versions stored 0 for the same format."""
@@ -73,7 +73,8 @@ ON CONFLICT (key) DO UPDATE SET state = excluded.state, holder = excluded.holder
 _DROP: Final = "DELETE FROM entries WHERE key = ?"
 _NOTE: Final = "INSERT OR REPLACE INTO notes (key, name, value) VALUES (?, ?, ?)"
 _NOTES: Final = "SELECT name, value FROM notes WHERE key = ?"
-# A claim waits for this deletion, so it removes at most four rows per write since the last deletion.
+# Claims wait for this deletion, so it is kept short: it removes at most four rows for each write since the last
+# deletion.
 _FORGET: Final = (
     "DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires <= ? ORDER BY expires LIMIT ?)"
 )
@@ -88,7 +89,7 @@ class _LoopUse(NamedTuple):
 
     limiter: anyio.CapacityLimiter
     retry_lock: anyio.Lock
-    """Held by the operation that retries a locked file. Other operations wait in order."""
+    """A lock for the operation that retries while the file is locked. Other operations wait for this lock in order."""
 
 
 class SqliteLedger(EntryLedger):
@@ -99,7 +100,7 @@ class SqliteLedger(EntryLedger):
             system, where locks are unreliable.
         durable: Flush every write to the disk, so that it survives a power failure. If False, writes survive a process
             crash but not a power failure.
-        system: Clock and sleep. All processes that share the file must share the clock.
+        system: The clocks and pauses. All processes that share the file must use the same clock.
 
     Raises:
         ValueError: The path names an in-memory database, which other processes cannot open.
@@ -120,7 +121,7 @@ class SqliteLedger(EntryLedger):
         self._inherited_connections: list[object] = []
         self._writes = 0
         self._waiting = Waiting(self._announce_changes)
-        # The ledger uses a separate thread limit. When bodies occupy all shared threads, their leases must still be
+        # The ledger uses a separate thread limit. Even while bodies occupy all shared threads, their leases must be
         # renewed. And threads that wait for the file must not block bodies.
         self._use: RunVar[_LoopUse] = RunVar(f"roundtrip_sqlite_{id(self)}")
         self.tasks: Final = SqliteCallStore(self._run, system)
@@ -138,7 +139,8 @@ class SqliteLedger(EntryLedger):
     async def _announce_changes(self, announce: Announce) -> None:
         """Wake the waiting legs after each change that another process makes to the file.
 
-        SQLite announces nothing between processes. So this polls the file's version, which takes a few microseconds.
+        SQLite does not announce changes to other processes, so this method polls the file's version. One poll takes a
+        few microseconds.
         """
         version: object = None
         while True:
@@ -166,7 +168,7 @@ class SqliteLedger(EntryLedger):
                 result = work(entry, now)
                 if entry != before:
                     if existing is None:
-                        # Delete an expired row and its notes, if there is one.
+                        # The key may still have an expired row. Delete that row and its notes.
                         db.execute(_DROP, [key])
                     _store(db, key, entry, before)
                 return result
@@ -188,9 +190,9 @@ class SqliteLedger(EntryLedger):
             self._use.set(use)
         with suppress(_FileLocked):
             return await self._attempt(work, use.limiter)
-        # A waiting operation holds neither a thread nor the connection, because a file locked for writing can still be
-        # read. All operations wait equally long and in order, so an earlier operation never times out after a later
-        # one.
+        # While an operation waits here, it occupies neither a thread nor the connection. Other operations can still
+        # read the file, even though it is locked for writing. All operations wait equally long and in order, so an
+        # earlier operation never times out after a later one.
         async with use.retry_lock:
             pauses = chain(_RETRY_PAUSES, repeat(_RETRY_PAUSES[-1]))
             while True:
@@ -254,7 +256,7 @@ class SqliteLedger(EntryLedger):
             return self._connection
         if not self._path.exists():
             self._path.touch(mode=0o600)
-        # No timeout in SQLite: it would hold the connection while waiting.
+        # SQLite's own timeout is off, because SQLite would occupy the connection while it waits.
         connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(connection)
@@ -270,7 +272,7 @@ class SqliteLedger(EntryLedger):
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > _FORMAT:
             raise LedgerDown(
-                f"the ledger {self._path} has format {version}, from a later version of roundtrip, but this version "
+                f"the ledger {self._path} has format {version}, which a later version of roundtrip wrote; this version "
                 f"supports only format {_FORMAT}; upgrade roundtrip, or use another file"
             )
         if version < _FORMAT:

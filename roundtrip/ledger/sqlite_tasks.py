@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS task_labels (
 _FIELDS: Final = ", ".join([*TASK_FIELDS, "labels"])
 _CHANGES: Final = ", ".join(f"{name} = ?" for name in [*TASK_FIELDS[1:], "labels"])
 _SUMMARY: Final = ", ".join(EntrySummary._fields)
-# A separate counter, because the change numbers of deleted tasks must not be reused.
+# The counter is separate from the tasks, because the change numbers of deleted tasks must not be reused.
 _COUNT_CHANGE: Final = "UPDATE task_changes SET newest = newest + 1"
 _NEXT_CHANGE: Final = "(SELECT newest FROM task_changes)"
 _ADD: Final = (
@@ -70,7 +70,7 @@ _SAVE: Final = f"UPDATE tasks SET {_CHANGES}, change = {_NEXT_CHANGE} WHERE call
 
 
 def _create_tables(db: sqlite3.Connection) -> None:
-    """Create the task tables, or add the columns that an earlier version lacks."""
+    """Create the task tables. If an earlier version created the tables, add the missing columns."""
     db.executescript(_SCHEMA)
     db.execute("BEGIN IMMEDIATE")
     with db:
@@ -79,7 +79,9 @@ def _create_tables(db: sqlite3.Connection) -> None:
 
 
 class RunSql(Protocol):
-    """Callable that runs a function with the file's connection in a thread. Raises `LedgerDown` if that fails."""
+    """Callable that runs a function in a thread, and passes it the file's connection. It raises `LedgerDown` if that
+    fails.
+    """
 
     def __call__(self, work: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
         """Run the function."""
@@ -93,8 +95,8 @@ class SqliteCallStore:
         self._run_in_file = run
         self._system = system
         self._prepared: sqlite3.Connection | None = None
-        """The connection whose task tables are known to exist. Tables are created at first use, because few files need
-        them.
+        """The connection to the file in which the task tables are known to exist. The tables are created at first use,
+        because few files need them.
         """
         self._listeners = ChangeListeners(self._watch)
 
@@ -205,8 +207,8 @@ class SqliteCallStore:
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
         """Implement `CallStore.listen`.
 
-        Changes from this event loop are announced at once. Changes from other loops and processes are found by frequent
-        polling.
+        Changes from this event loop are announced at once. To find changes from other event loops and processes, the
+        store polls the file frequently.
         """
         return self._listeners.listen(changed)
 

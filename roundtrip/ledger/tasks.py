@@ -1,8 +1,8 @@
 """Task-store contract, and the rules for a stored task, independent of storage and clock.
 
-A store keeps a task as an entry whose content only servers with its keys can read. `CallEntry` implements all rules in
-Python; a store only compares versions and writes. So every change follows the same pattern: read the entry, apply an
-event, and write the entry back if no other process wrote first.
+A store keeps each task as an entry. Only servers with the right keys can read the entry's content. `CallEntry`
+implements all rules in Python; a store only compares versions and writes entries. So every change follows the same
+pattern: read the entry, apply an event, and write the entry back if no other process wrote first.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
@@ -19,13 +19,13 @@ from roundtrip.ledger.machines import ENDED, TASK_MACHINE, StoredEvent, StoredSt
 T = TypeVar("T")
 
 NextChange = Callable[[], Awaitable[None]]
-"""Wait until the call has changed since the previous wait, or since listening began. It may also return without a
-change.
+"""Function that waits until the call has changed since the previous wait. The first wait is for a change since
+listening began. The function may also return without a change.
 """
 
 MAX_TRIES: Final = 10
-"""Workers that may die while running one task. Without this limit, a body that kills its process would kill every
-worker in turn.
+"""Maximum number of claims of a task that makes no progress. If the worker with the last of these claims dies, the task
+is lost. Without this limit, a body that kills its process would kill every worker in turn.
 """
 _MAX_WRITES: Final = 64
 
@@ -34,9 +34,9 @@ _MAX_WRITES: Final = 64
 class CallEntry:
     """State of one stored task. Only transitions of `TASK_MACHINE` change it.
 
-    `due` is the time at which a worker must look at the task. For a task that should run, it is now; for a running
-    task, the end of the lease. For a waiting task, it is the awaited time. Otherwise, it is the time at which the task
-    expires.
+    `due` is the time at which a worker must look at the task. For a task that should run, this is now. For a running
+    task, it is the end of the lease, and for a waiting task, it is the awaited time. In all other cases, it is the time
+    at which the task expires.
     """
 
     call_id: str
@@ -54,23 +54,25 @@ class CallEntry:
     has_begun: bool = False
     """True while a body that must not begin twice is running."""
     tries: int = 0
-    """Claims since the task last made progress, including the current claim."""
+    """The number of claims since the task last made progress, including the current claim."""
     deaths: int = 0
-    """Workers whose lease on this task expired because they stopped renewing it."""
+    """The number of workers that stopped renewing their lease on this task, so that the lease expired."""
     version: int = 0
-    """Incremented by each write. A store replaces only the version that the writer read."""
+    """A number that each write increments. A store replaces an entry only if the entry still has the version that
+    was read.
+    """
     content: str = ""
-    """The encrypted part, which only servers with the keys can read."""
+    """The encrypted part of the task, which only servers with the keys can read."""
     labels: tuple[str, ...] = ()
     """Opaque words without spaces. A store finds the task by these labels until the task ends."""
     notes: list[str] = field(default_factory=list[str])
     """Step results recorded since the task was last parked."""
     account: str | None = field(default=None, compare=False)
-    """The owner of a new task, see `MemoryLedger`. Stores without a size limit ignore it."""
+    """The account that owns a new task; see `MemoryLedger`. Stores without a size limit ignore it."""
     takes_over: bool = field(default=False, compare=False)
-    """True if the claim made with this copy took over from a worker whose lease expired."""
+    """True if the worker that claimed this copy took over from a worker whose lease had expired."""
     stored_notes: int | None = field(default=0, compare=False)
-    """The number of notes that the store already has. None makes the store replace its notes with the current ones."""
+    """The number of notes that the store already has. If None, the store replaces its notes with the current notes."""
 
     def copy(self) -> "CallEntry":
         """Return an independent copy."""
@@ -78,7 +80,7 @@ class CallEntry:
 
     @property
     def new_notes(self) -> list[str]:
-        """Return the notes that the store lacks, or all notes if the store must drop its own."""
+        """Return the notes that the store lacks. If the store must drop its own notes, return all notes."""
         return self.notes if self.drops_notes else self.notes[self.stored_notes :]
 
     @property
@@ -92,11 +94,11 @@ class CallEntry:
         return self.state in ENDED
 
     def is_over(self, now: float) -> bool:
-        """Return True if the task has ended and expired, so that the store deletes it."""
+        """Return True if the task has ended and expired, so that the store can delete it."""
         return self.state in TASK_MACHINE.final and now >= self.expires
 
     def apply(self, event: StoredEvent, now: float) -> bool:
-        """Apply an event. Return False and change nothing if the table has no matching transition."""
+        """Apply an event. Return False and change nothing if the state machine has no matching transition."""
         target = TASK_MACHINE.targets.get((self.state, event))
         if target is None:
             return False
@@ -114,8 +116,8 @@ class CallEntry:
 
         Args:
             now: The time.
-            writer: Holder and epoch of the worker that writes the task, if any. The writer's own lease does not lapse,
-                because no other worker has claimed the task.
+            writer: Holder and epoch of the worker that is writing the task, if any. If this worker still has the claim,
+                its lease does not lapse.
         """
         is_dead = self.state is StoredState.RUNNING and is_buried(self.holder)
         if self.state in TASK_MACHINE.final or (now < min(self.due, self.expires) and not is_dead):
@@ -147,7 +149,7 @@ class CallEntry:
         return True
 
     def is_held(self, holder: str, epoch: int) -> bool:
-        """Return True if this holder and epoch have the current lease."""
+        """Return True if the current lease belongs to this holder and has this epoch."""
         return self.state is StoredState.RUNNING and self.holder == holder and self.epoch == epoch
 
     def note(self, text: str, now: float, *, lease: float) -> None:
@@ -166,14 +168,14 @@ class CallEntry:
             self.tries -= 1
 
     def retry(self, now: float) -> bool:
-        """Let a worker continue a lost task after its stored steps. Return False if the task is not lost."""
+        """Let a worker continue a lost task after its last stored step. Return False if the task is not lost."""
         if not self.apply(StoredEvent.RETRY, now):
             return False
         self.has_begun, self.tries = False, 0
         return True
 
     def shift(self, seconds: float) -> None:
-        """Shift all times to another clock."""
+        """Add the seconds to all times, to convert them to another clock."""
         self.created += seconds
         self.updated += seconds
         self.due += seconds
@@ -200,7 +202,7 @@ class CallEntry:
 
 
 TASK_FIELDS: Final = tuple(each.name for each in fields(CallEntry))[:15]
-"""The fields of `CallEntry` through `content`. A store keeps these fields, the labels and the notes."""
+"""The fields of `CallEntry` up to and including `content`. A store keeps these fields, the labels and the notes."""
 
 
 def values_of(entry: CallEntry) -> list[Any]:
@@ -217,7 +219,7 @@ def entry_of(values: Sequence[Any], labels: Sequence[str], notes: list[str]) -> 
 
 
 class EntrySummary(NamedTuple):
-    """The facts about a task that its store can read."""
+    """The part of a task that its store can read without keys."""
 
     call_id: str
     tool: str
@@ -231,7 +233,7 @@ class EntrySummary(NamedTuple):
 
 
 def summary_of(entry: CallEntry) -> EntrySummary:
-    """Return the facts about a task that its store can read."""
+    """Return the part of a task that its store can read without keys."""
     return EntrySummary(*(getattr(entry, name) for name in EntrySummary._fields))
 
 
@@ -256,12 +258,12 @@ class CallStore(Protocol):
     async def save(self, entry: CallEntry, *, version: int) -> bool:
         """Replace a task if its stored version is `version`, and announce the change. Otherwise return False.
 
-        Append `new_notes` to the stored notes. Delete the task instead if it has ended and expired.
+        Append `new_notes` to the stored notes. If the task has ended and expired, delete it instead.
         """
         ...
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
-        """Return the calls whose tasks are due, the longest overdue first.
+        """Return the calls whose tasks are due, with the longest overdue call first.
 
         If no task is due, also return the seconds until the next task is due.
         """
@@ -284,13 +286,15 @@ class CallStore(Protocol):
         ...
 
     async def scan(self, *, after: str, limit: int) -> Sequence[CallEntry]:
-        """Return copies of the tasks whose call sorts after `after`, ordered by call. "" begins at the first task."""
+        """Return copies of the tasks whose call id is greater than `after`, ordered by call id. If `after` is empty,
+        begin with the first task.
+        """
         ...
 
     def listen(self, changed: Callable[[str | None], None]) -> Callable[[], None]:
-        """On this event loop, call a function with the call of each task that any process changes.
+        """Call a function with the call id of each task that any process changes. The function runs on this event loop.
 
-        The store calls it with None if it may have missed changes. Returns a function that stops listening.
+        If the store may have missed changes, it passes None to the function. Returns a function that stops listening.
         """
         ...
 
@@ -307,8 +311,8 @@ class HasCallStore(Protocol):
 
 @contextmanager
 def changes_of(store: CallStore, call_id: str) -> Generator[NextChange]:
-    """Listen for changes of a call in any process. Within the context, read the call first and then await the next
-    change.
+    """Listen for changes to a call, made by any process. Within the context, read the call first, and then await the
+    next change.
     """
     changed = anyio.Event()
 
@@ -329,7 +333,7 @@ def changes_of(store: CallStore, call_id: str) -> Generator[NextChange]:
 
 
 class SeenEntry:
-    """Task as its worker last saw it, so that the worker need not read the task before each write.
+    """The task as its worker last saw it. With this copy, the worker need not read the task before each write.
 
     Args:
         entry: The task as the worker claimed it.
@@ -370,11 +374,12 @@ async def change_task(
     Args:
         store: The store.
         call_id: The task's call.
-        work: Changes the entry in place; receives the entry and the current time. It runs again if another process
-            wrote first, and may raise.
-        seen: The worker's last view of the task, which saves the first attempt a read. If another attempt is needed, it
+        work: Receives the entry and the current time, and changes the entry in place. It may raise. It runs again if
+            another process wrote first.
+        seen: The worker's last view of the task. With it, the first attempt need not read the task. Every further
+            attempt
             reads the task and updates this view.
-        ended: Called with the previous state, the task and the time, if this change ended the task.
+        ended: If this change ended the task, this function receives the previous state, the task and the time.
 
     Raises:
         LedgerDown: The store cannot be used, or other processes changed the task at every attempt.

@@ -15,11 +15,13 @@ from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, LedgerDown
 from roundtrip.ledger.listeners import ChangeListeners, Feed
 
 _HANDOVER_SECONDS: Final = 0.005
-"""Seconds in which a leg can claim a free entry before the next leg is woken."""
+"""Seconds that a leg has to claim a free entry before the next leg is woken."""
 _LOOK_SECONDS: Final = 1.0
 """Maximum seconds between two reads, in case an announcement was lost."""
 _MAX_WAITERS: Final = 64
-"""Legs that may wait for one entry. Further legs repeat the same request, and get the current state without waiting."""
+"""Maximum number of legs that may wait for one entry. Further legs come from repeats of the same request, so they get
+the current state without waiting.
+"""
 
 Look = Callable[[], Awaitable[ClaimAnswer | None]]
 
@@ -36,11 +38,11 @@ class _EntryWatch:
 
     waiters: dict[_ClaimWaiter, None] = field(default_factory=dict[_ClaimWaiter, None])
     seen: ClaimAnswer | None = None
-    """The state at the last read. None if the entry was free or has not been read."""
+    """The state that the last read returned. It is None if the entry was free or has not been read."""
     was_free: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     stop: Callable[[], None] = lambda: None
-    """Stops listening for changes."""
+    """Function that stops listening for changes."""
 
     def share(self, result: ClaimAnswer | LedgerDown) -> None:
         for waiter in self.waiters:
@@ -64,10 +66,10 @@ class Waiting:
         self._listeners.announce(key)
 
     async def wait(self, key: str, look: Look, *, patience: float) -> ClaimAnswer | None:
-        """Wait until no leg has the claim, at most `patience` seconds, and return the entry's state.
+        """Wait at most `patience` seconds until no leg has the claim, and return the entry's state.
 
-        One waiting leg after another learns that the entry is free, so that each leg can claim it before the next leg
-        tries.
+        When the entry becomes free, the waiting legs are woken one after another. So each leg can claim the entry
+        before the next leg tries.
 
         Args:
             key: The entry's key.

@@ -28,12 +28,12 @@ logger = logging.getLogger("roundtrip")
 
 # Not `Final`: tests set shorter times, so the value is read at each use.
 PATIENCE_SECONDS = 20.0
-"""Seconds to wait for another leg that has the claim, before the client gets `StillRunning`."""
+"""Seconds to wait while another leg has the claim. After that, the client gets `StillRunning`."""
 MAX_RESULT_CHARS = 16 * 1024 * 1024
 MAX_NOTED_CHARS = 1024 * 1024
-"""Maximum size of a call's notes. Each leg with different answers adds more notes, and each claim reads all of them."""
+"""Maximum size of a call's notes. Legs with different answers add separate notes, and each claim reads all of them."""
 SETTLE_SECONDS: Final = 300.0
-"""Seconds to keep trying to record a result if the ledger is down when the body ends."""
+"""If the ledger is down when the body ends, how many seconds to keep trying to record the result."""
 _HOLDER_BYTES: Final = 12
 _NAME_BYTES: Final = 16
 _FIRST_PAUSE_SECONDS: Final = 0.5
@@ -51,9 +51,11 @@ class LedgerClaim(Lease):
     """Seconds until the ledger may forget the call."""
     on_unknown: OnUnknown = "fail"
     sealer: Sealer | None = None
-    """Seals results and notes. None if the server has no keys, or if its ledger is in this process's memory."""
+    """Seals results and notes. It is None if the server has no keys, or if its ledger is in this process's memory."""
     account: str | None = None
-    """The account (a caller or a tool) that the entry is charged to, in a ledger that limits each account's room."""
+    """The account that the entry is charged to: a caller or a tool. It is set only for a ledger that limits the size of
+    each account.
+    """
     system: System = SYSTEM
     _holder: str = ""
     _epoch: int = 0
@@ -61,16 +63,16 @@ class LedgerClaim(Lease):
     _is_firm: bool = False
     """True if the ledger knows that the body may have begun."""
     _is_released: bool = False
-    """True once the leg has ended. From then on, its late writes must not claim the call again."""
+    """True once the leg has ended. After that, the leg's late writes must not claim the call again."""
     _remaining_chars: int = 0
-    """Characters that the call may still use for notes."""
+    """The number of characters that the call may still use for notes."""
 
     def __post_init__(self) -> None:
         super().__init__(f"tool {self.tool!r}")
         self._holder = holder_name(self.system.entropy(_HOLDER_BYTES))
 
     async def begin(self, terms: str, *, at_once: bool) -> CallToolResult | None:
-        """Claim the call, or return the result of its earlier run.
+        """Claim the call. If the call has already run, return its result instead.
 
         Args:
             terms: The digest of the client's answers.
@@ -89,13 +91,13 @@ class LedgerClaim(Lease):
             self._read_notes(answer.notes)
         except LedgerDown as error:
             logger.error("%s", error)
-            # The ledger may have granted the claim before it failed. Without a release, other legs would wait for this
-            # leg.
+            # The ledger may have granted the claim before it failed. If the claim is not released, other legs wait for
+            # this leg.
             self._release_later()
             raise LedgerUnavailable(self.owner) from error
         except BaseException:
-            # Release the claim: a cancelled leg may already have it, and a leg that cannot read its notes would run
-            # steps again.
+            # Release the claim in two cases: a cancelled leg may already have the claim, and a leg that cannot read its
+            # notes would run steps again.
             with anyio.CancelScope(shield=True):
                 await self.release()
             raise
@@ -112,7 +114,7 @@ class LedgerClaim(Lease):
         """Record that the body begins now.
 
         Raises:
-            StillRunning: This process was silent for so long that another instance has taken over the claim.
+            StillRunning: This process was silent for so long that another instance took over the claim.
             LedgerUnavailable: The ledger is down.
         """
         if self._is_firm:
@@ -123,12 +125,12 @@ class LedgerClaim(Lease):
             logger.error("%s", error)
             raise LedgerUnavailable(self.owner) from error
         if answer.status is not ClaimStatus.GRANTED:
-            # A client that repeats the request gets the result.
+            # If the client repeats the request, it gets the other leg's result.
             raise StillRunning(self.owner)
         self._is_firm = True
 
     async def note(self, noted: NotedValue) -> None:
-        """Save a computed value in the ledger. If that fails, log the failure and let the leg use the value.
+        """Save a computed value in the ledger. If this fails, log the failure. The leg uses the value in any case.
 
         Raises:
             CallTakenOver: Another leg has taken over the call.
@@ -148,12 +150,12 @@ class LedgerClaim(Lease):
         )
 
     async def record(self, outcome: Any) -> None:
-        """Record the body's result or error. None records that the outcome will never be known."""
+        """Record the body's result or error. If `outcome` is None, record that the outcome will never be known."""
         self.close()
         if isinstance(outcome, CallTakenOver):
             # The lease has ended, but this leg may still have the claim. Releasing the claim would free the call, and
-            # its interrupted body would begin again. So let the claim lapse, even if the error came from another call's
-            # claim.
+            # its interrupted body would begin again. So let the claim lapse. Do this even if the error came from the
+            # claim of another call.
             return
         is_error = isinstance(outcome, Exception)
         purpose = f"save its {'error' if is_error else 'result' if outcome is not None else 'unknown outcome'}"
@@ -166,7 +168,7 @@ class LedgerClaim(Lease):
             finally:
                 # The process is ending, or the time limit has passed.
                 if not is_done:
-                    logger.error("%s could not %s, and gave up", self.owner, purpose)
+                    logger.error("%s could not %s, and will not try again", self.owner, purpose)
 
         await self._write_or_defer(purpose, settle, lambda: run_later(settle_later()))
 
@@ -188,7 +190,7 @@ class LedgerClaim(Lease):
         )
 
     async def _write(self, purpose: str, write: Callable[[], Awaitable[bool]]) -> None:
-        """Write as the claim's holder. If the ledger is down, log that and continue without the write.
+        """Write as the claim's holder. If the ledger is down, log this and continue without the write.
 
         Raises:
             CallTakenOver: Another leg has the claim.
@@ -201,11 +203,14 @@ class LedgerClaim(Lease):
     async def _write_or_claim(self, write: Callable[[], Awaitable[bool]]) -> bool:
         if self._is_released:
             return False
-        # If the write fails, the ledger may have lost or released the entry, so claim it again.
+        # If the write is rejected, the ledger may have lost or released the entry. So claim the call again, and write
+        # again.
         return await self._write_at_epoch(write) or (await self._claim_again() and await self._write_at_epoch(write))
 
     async def _write_at_epoch(self, write: Callable[[], Awaitable[bool]]) -> bool:
-        """Write. Retry if the leg reclaimed the call during the write, because the write then had the old epoch."""
+        """Perform a write. If the leg claimed the call again during the write, the write had the old epoch, so repeat
+        it.
+        """
         held, epoch = False, None
         while not held and epoch != self._epoch:
             epoch = self._epoch
@@ -218,7 +223,7 @@ class LedgerClaim(Lease):
             return False
         answer = await self._claim(tentative=not self._is_firm)
         if self._is_released:
-            # This leg ended during the claim, so no other code will release the new claim.
+            # The leg ended while it claimed the call, so no other code will release the new claim.
             await self.release()
         return answer.status is ClaimStatus.GRANTED and not self._is_released
 
@@ -240,7 +245,7 @@ class LedgerClaim(Lease):
             return open_text(self.sealer, stored, self.call_id, self._digest, use)
         except (TokenRejected, ValueError) as error:
             logger.error(
-                "the ledger has an entry for %s that no key of this server opens; all instances that share a ledger "
+                "no key of this server opens the ledger's entry for %s; all instances that share a ledger "
                 "must have the same keys",
                 self.owner,
             )
@@ -256,13 +261,14 @@ class LedgerClaim(Lease):
         while (answer := await self._claim(tentative=not self._is_firm)).status is ClaimStatus.RUNNING:
             seen = await self.ledger.wait(self.call_id, patience=max(0.0, ends - anyio.current_time()))
             if seen is None and anyio.current_time() < ends:
-                # The claim was released or has lapsed. Only another claim decides which leg is next.
+                # The claim was released or has lapsed. To decide which leg is next, each leg must claim the call again.
                 continue
             if seen is None or seen.status is ClaimStatus.RUNNING:
-                # The wait has timed out, or too many legs are already waiting.
+                # The time for waiting has passed, or too many legs are already waiting.
                 raise StillRunning(self.owner)
             if seen.status is ClaimStatus.SETTLED:
-                # Return this answer without a claim: a claim would have the same answer, and many legs may have waited.
+                # Return this answer without another claim. A claim would return the same answer, and many legs may have
+                # waited.
                 return seen
         return answer
 
@@ -284,7 +290,7 @@ class LedgerClaim(Lease):
         return answer
 
     def _stored_form(self, outcome: Any, purpose: str) -> str | None:
-        """Return the outcome in its stored form, or None if it is unknown or cannot be stored."""
+        """Return the outcome in its stored form. Return None if the outcome is unknown or cannot be stored."""
         if outcome is None:
             return None
         try:
@@ -307,14 +313,16 @@ class LedgerClaim(Lease):
         await self.ledger.release(self.call_id, holder=self._holder)
 
     def _release_later(self) -> None:
-        """Release the claim as soon as the ledger can be reached, because other legs may wait for it."""
-        # Release it twice: the claim request may reach the ledger after the first release.
+        """Release the claim as soon as the ledger can be reached, because other legs may be waiting for it."""
+        # Release the claim twice, because the claim request may reach the ledger after the first release.
         run_later(self._retry(self._send_release, lease_seconds(), times=2))
 
     async def _write_or_defer(
         self, purpose: str, write: Callable[[], Awaitable[None]], later: Callable[[], None]
     ) -> None:
-        """Write. Call `later` to retry if the ledger is down, or if the leg is cancelled before the ledger answers."""
+        """Perform a write. If the ledger is down, or if the leg is cancelled before the ledger answers, call `later` to
+        retry.
+        """
         try:
             await write()
         except LedgerDown as error:
@@ -327,11 +335,11 @@ class LedgerClaim(Lease):
     async def _retry(self, write: Callable[[], Awaitable[None]], seconds: float, *, times: int = 1) -> bool:
         """Retry a write until the ledger can be reached, even after the lease has ended.
 
-        Return False if the time limit passes first.
+        Return False if the time limit passes before the write succeeds.
         """
         ends, pause = anyio.current_time() + seconds, _FIRST_PAUSE_SECONDS
         while times and anyio.current_time() < ends:
-            # Randomize the pause, so that requests that arrived while the ledger was down do not all retry at once.
+            # Use random pauses. Otherwise, all requests that arrived while the ledger was down would retry at once.
             await self.system.sleep(pause * (0.75 + self.system.entropy(1)[0] / 512))
             pause = min(pause * 2, _MAX_PAUSE_SECONDS)
             with suppress(LedgerDown):

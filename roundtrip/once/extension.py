@@ -1,4 +1,4 @@
-"""Exactly-once leg extension: claims calls whose body must run once, and counts guesses."""
+"""Leg extension for exactly-once calls: it claims calls whose body must run once, and counts guesses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ExactlyOnce(LegExtension):
 
     @override
     def join(self, leg: OpenLeg) -> LegPart | None:
-        # The store of a stored call already records whether its body began.
+        # For a stored call, the store already records whether the body began.
         policy = leg.function.policy(OncePolicy) if leg.stored is None else None
         return _OncePart(leg, policy) if policy is not None else None
 
@@ -66,7 +66,7 @@ class _OncePart(LegPart):
         ports, hands_over = leg.ports, self._open_leg.hands_over
         if not self.needs_engine and not hands_over:
             return
-        # The body must begin in the leg's own task, which can claim the call first.
+        # The body must begin in the asyncio task of its leg, because this task can claim the call first.
         leg.plain_body = None
         if leg.journal is None:
             ports.begin_unclaimed = self._begin_unclaimed()
@@ -79,7 +79,8 @@ class _OncePart(LegPart):
         ledger, tool, keep = parts.effects.ledger, open_leg.function.name, _retention_seconds(open_leg)
         claim = exactly_once.LedgerClaim(ledger, open_leg.call.id, tool, keep, policy.on_unknown, system=parts.system)
         if ledger.reach > contract.Reach.PROCESS:
-            # Values that stay in this process need no seal. Only a memory ledger limits each account's room.
+            # Values that stay in this process need no seal. A size limit for each account exists only in a memory
+            # ledger.
             claim.sealer = parts.protection.ledger_sealer
         else:
             claim.account = _account(open_leg)
@@ -88,9 +89,9 @@ class _OncePart(LegPart):
     def _begin_unclaimed(self) -> Callable[[], None] | None:
         """Return a function that logs that the body began without a token.
 
-        Return None if an empty round first gives the client a token.
+        Return None if the client first gets a token in an empty round.
         """
-        # The parent server's runner serves a mounted server's functions, so read the parent's parts.
+        # If a server is mounted, its functions are served by the parent server's runner. So read the parent's parts.
         policy, open_leg, skipped = self._policy, self._open_leg, self._open_leg.parts.no_empty_rounds
         if not policy.when_possible and (not skipped or announced_name(open_leg.request) not in skipped):
             return None
@@ -104,16 +105,16 @@ class _OncePart(LegPart):
 
 
 class GuessCounter:
-    """Counter for the answers to those of a server's questions that have `guesses=`."""
+    """Counter for answers to the questions that have `guesses=`."""
 
     def __init__(self, parts: Parts) -> None:
         self._must_warn = parts.may_forget
-        """True while the log still needs a warning that each process counts guesses separately."""
+        """True until the log contains a warning that each process counts guesses separately."""
 
     async def count(self, leg: OpenLeg, key: str, answer: Any, guesses: int) -> bool:
-        """Count an answer to a leg's question. Return False if the answer exceeds the allowed guesses.
+        """Count an answer to a leg's question. Return False if the answer exceeds the allowed number of guesses.
 
-        After a key rotation, a repeated answer may be counted again. No count is lost.
+        After a key rotation, a repeated answer may be counted again. Counts never get lost.
 
         Raises:
             GuessUncounted: The ledger could not count the answer.
@@ -140,14 +141,14 @@ class GuessCounter:
 
 
 def _retention_seconds(leg: OpenLeg) -> float:
-    """Return the seconds until no more legs of the call can arrive, so that the ledger may forget it."""
+    """Return the seconds until no further leg of the call can arrive. After that, the ledger may forget the call."""
     journal, limits = leg.journal, leg.function.limits
-    # The build that began the call chose its tokens' lifetime. It may be another build.
+    # The lifetime of the call's tokens was chosen by the build that began the call, which may be another build.
     left = limits.max_age if journal is None else max(0.0, journal.end - leg.parts.system.time())
     return left + SKEW
 
 
 def _account(leg: OpenLeg) -> str:
-    """Return the account (a caller or tool) that entries are charged to, in a ledger that limits accounts."""
+    """Return the account that the leg's ledger entries are charged to: a caller or a tool."""
     principal = leg.principal()
     return f"tool {leg.function.name}" if principal is None else f"caller {principal}"

@@ -1,4 +1,4 @@
-"""A server's tasks, for its clients and its author: create, show, answer, signal and cancel them."""
+"""The book of a server's tasks, with which the server creates, shows, answers, signals and cancels them."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _LOG: Final = LimitedLog(logger)
 T = TypeVar("T")
 
 POLL_SECONDS: Final = 1.0
-"""The interval at which clients are asked to poll a task."""
+"""The seconds after which clients are asked to poll a task again."""
 _MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 _STATUSES: Final[Mapping[StoredState, str]] = {
     **dict.fromkeys((StoredState.DUE, StoredState.RUNNING, StoredState.WAITING), "working"),
     StoredState.ASKING: "input_required",
     StoredState.LOST: "failed",
 }
-"""The task statuses that clients see. For the other states, the status is the state's name."""
+"""The task statuses that clients see. In all other states, the status is the state's name."""
 _LOST_ERROR: Final = {
     "code": -32603,
-    "message": "the worker of this task died or stopped responding while the body ran; the body is not run again, and "
-    "its outcome is unknown",
+    "message": "the worker of this task died or stopped responding while the body was running; the outcome is "
+    "unknown, and the body is not run again",
 }
 
 
@@ -63,8 +63,8 @@ class CallBook:
     Args:
         parts: The keys, the ledger that stores the tasks, and the clocks.
         service: The server's name, which identifies its service unless an audience is set.
-        needed_by: The author's option that needs stored tasks, for error messages.
-        features: The features that add to stored calls, in order.
+        needed_by: The author's option that needs stored tasks. Error messages name it.
+        features: The features that add values to stored calls, in order.
 
     Raises:
         InvalidSignature: The ledger cannot store tasks.
@@ -85,39 +85,39 @@ class CallBook:
             )
         if protection.ring is None:
             raise KeysMissing(
-                f"{needed_by} needs a key for stored tasks, and request_state_security= gives none; add seal_keys="
+                f"{needed_by} needs a key for stored tasks, but request_state_security= has none; add seal_keys="
             )
         if not is_private and protection.own_key:
             raise KeysMissing(
-                f"{needed_by} with a {type(ledger).__name__} needs keys=: after a restart, this process's random key "
-                "would be gone; pass keys=, or set ROUNDTRIP_KEY_FILE to a key file from `roundtrip keys new`"
+                f"{needed_by} with a {type(ledger).__name__} needs keys=, because a restart loses this process's "
+                "random key; pass keys=, or set ROUNDTRIP_KEY_FILE to a key file from `roundtrip keys new`"
             )
         self.store: CallStore = ledger.tasks
         self.knows_users_by_token = protection.policy.bind_principal is authenticated_principal
-        """True if access tokens identify the users, and not the author's `principal=`."""
+        """True if users are identified by access tokens; False if the author's `principal=` identifies them."""
         audience = protection.policy.audience
         service = service if audience is None else audience
         self.seal = CallSeal(None if is_private else protection.ledger_sealer, protection.hints, service)
         self.own_calls: OwnCalls | None = None
-        """The calls that this process's clients have made or asked for; None if the process runs all calls."""
+        """The calls that this process's clients have made or asked for. It is None if the process runs all calls."""
         self.features = features
         self.reply: Callable[[StoredView], dict[str, Any]] | None = None
-        """Returns the result for the client of a call that asks on a page or asks a model; None if the server has no
-        such calls.
+        """Returns a call's result for its client if the call asks its questions on a page or asks a model. It is None
+        if the server has no such calls.
         """
         self._ahead: float | None = None
-        """The seconds by which the store's clock is ahead of this process's clock; None until the store's clock is
-        read.
+        """The seconds by which the store's clock is ahead of this process's clock. It is None until the store's clock
+        has been read.
         """
         self._pin_keys = protection.ring.derive(b"pin")
         self.page_keys = protection.ring.derive(b"page/" + service.encode("utf-8", "surrogatepass"))
-        """The service's keys for signing question forms and making call labels, newest first."""
-        # A store has more room than a token.
+        """The service's keys, newest first. They sign question forms and make call labels."""
+        # A journal may be larger in a store than in a token.
         sealer = Sealer(protection.ring, purpose=b"seal", entropy=parts.system.entropy)
         self.journals = JournalCodec(sealer, pinner=protection.journals.pinner, max_bytes=_MAX_JOURNAL_BYTES)
 
     def clock(self) -> float:
-        """Return the estimated time of the store's clock, which all instances use to compare times."""
+        """Return the estimated time on the store's clock. All instances use this clock to compare times."""
         return self._parts.system.time() + (self._ahead or 0.0)
 
     def record_time(self, now: float) -> None:
@@ -125,9 +125,9 @@ class CallBook:
         self._ahead = now - self._parts.system.time()
 
     async def entry(self, call_id: str, tool: str, content: CallContent, *, ttl: float, runs_once: bool) -> CallEntry:
-        """Return a new task. It is not stored yet."""
+        """Return a new task. The task is not stored yet."""
         if self._ahead is None:
-            # A store that is down matters only when the task has to be stored.
+            # If the store is down, this matters only when the task has to be stored.
             with suppress(LedgerDown):
                 self.record_time((await self.store.load(call_id))[1])
         now = self.clock()
@@ -136,13 +136,13 @@ class CallBook:
         return CallEntry(call_id, tool, now, now + ttl, due=now, updated=now, runs_once=runs_once, content=stored)
 
     def name(self, call_id: str) -> None:
-        """Record that a client of this process has made a call, or has proved that the call belongs to it."""
+        """Record that a client of this process has made a call, or has proved that a call belongs to it."""
         if self.own_calls is not None:
             self.own_calls.add(call_id)
 
     async def add(self, entry: CallEntry, content: CallContent) -> StoredView | None:
-        """Store a new task and return it. If the call already has a task, return that task; None if that task has
-        expired.
+        """Store a new task and return it. If the call already has a task, return that task. If that task has expired,
+        return None.
 
         Raises:
             LedgerDown: The store cannot be used.
@@ -152,7 +152,7 @@ class CallBook:
         return await self.view(entry.call_id)
 
     async def view(self, call_id: str) -> StoredView | None:
-        """Return a call's task; None if there is no task or it has expired.
+        """Return a call's task. Return None if there is no task, or if the task has expired.
 
         Raises:
             LedgerDown: The store cannot be used.
@@ -163,20 +163,22 @@ class CallBook:
         if entry is None:
             return None
         if entry.advance(now) and entry.state is StoredState.LOST:
-            # Store the loss before any client sees it. The worker may only be silent, and could still store a result.
+            # Before any client sees that the task is lost, store this. Otherwise, a worker that was only silent could
+            # still store a result.
             entry = await self.change(call_id, lambda entry, now: entry)
             if entry is None:
                 return None
         return None if now >= entry.expires else StoredView(entry, self.seal.read(entry.content, call_id))
 
     async def find(self, call_id: str) -> StoredView | None:
-        """Return the task for a call id that a client sent. Return None if there is no task, or no server key opens it.
+        """Return the task for a call id that a client sent. Return None if there is no task, or if no key of this
+        server opens it.
 
         Raises:
             LedgerDown: The store cannot be used.
         """
         if not is_call_id(call_id):
-            # Some stores cannot even look up such a text.
+            # Some stores cannot even look up a text that is not a call id.
             return None
         try:
             return await self.view(call_id)
@@ -192,13 +194,14 @@ class CallBook:
         seen: SeenEntry | None = None,
         joins: str | None = None,
     ) -> T | None:
-        """Change a task with `change_task`, and report to tracers if the change ends the task without its leg.
+        """Change a task with `change_task`. If the change ends the task and the task's leg does not report this, report
+        it to the tracers.
 
         Args:
             call_id: The task's call.
             work: Changes the task.
             seen: See `change_task`.
-            joins: The equal call that continues instead, if the change cancels this call.
+            joins: If this call is cancelled because an equal call continues, the id of the equal call.
         """
         ended = partial(self._report_if_stopped, seen is not None, joins) if self._parts.effects.tracers else None
         return await change_task(self.store, call_id, work, seen=seen, ended=ended)
@@ -213,9 +216,9 @@ class CallBook:
         elif entry.state is StoredState.FAILED and now >= entry.expires:
             how = "expired"
         else:
-            # The task's leg ended it, and reports that itself.
+            # The task was ended by its leg, and the leg itself reports this.
             return
-        # A lapsed lease means that the worker is silent. Its leg may still be running.
+        # After a lapsed lease, the leg may still be running, because its worker may only be silent.
         ends_leg = before is StoredState.RUNNING and (how != "lost" or is_by_worker)
         joined = joins if how == "joined" else None
         self._report_stop(tracing.StoppedCall(entry.call_id, entry.tool, how, ends_leg, joined))
@@ -240,7 +243,7 @@ class CallBook:
         return reply
 
     def prepare(self, pause: Pause, end: Suspended | Authored, content: CallContent, call_id: str) -> Pause:
-        """Return a pause with the features' additions and the reply to a client that cannot show the questions.
+        """Return a pause with the features' additions, and with the reply to a client that cannot show the questions.
 
         Args:
             pause: The pause.
@@ -268,7 +271,7 @@ class CallBook:
         return Pinner([*self._pin_keys, *map(from_text, content.pin_keys)])
 
     def reseal(self, entry: CallEntry) -> None:
-        """Seal a task with the newest key, so that the former keys can be dropped.
+        """Seal a task with the newest key, so that former keys are no longer needed.
 
         Raises:
             ContentUnreadable: No key of this server opens the task.
@@ -289,7 +292,7 @@ class CallBook:
             if entry.has_ended:
                 return
             content = self.seal.read(entry.content, call_id)
-            # The client could not show these questions, so only the user may answer them.
+            # If the content has a reply, the client could not show these questions. Then only the user may answer them.
             if content.channel.reply is None:
                 self.take_answers(entry, content, responses, now)
 
@@ -316,7 +319,7 @@ class CallBook:
         asked = content.asked
         open_keys = [key for key in responses if key in asked.questions]
         for key in open_keys:
-            # A timer may have started a leg already. When that leg parks the call, it keeps this answer.
+            # A timer may already have started a leg. When that leg parks the call, it keeps this answer.
             name = asked.names.pop(key)
             asked.answers[name], asked.answered[name] = responses[key], asked.pins.pop(key)
             del asked.questions[key]
@@ -330,7 +333,9 @@ class CallBook:
         return bool(open_keys)
 
     async def signal(self, call_id: str, name: str, payload: Any) -> bool:
-        """Store a signal for a task. Only the first one of each name counts. Return False if there is no such task."""
+        """Store a signal for a task. If several signals have the same name, only the first one counts. Return False if
+        there is no such task.
+        """
 
         def signal(entry: CallEntry, now: float) -> bool:
             # A lost task still stores the signal, because an operator may let a worker continue the task.
@@ -342,7 +347,7 @@ class CallBook:
                 entry.content = self.seal.write(content, call_id)
             return True
 
-        # The call id may come from outside.
+        # The call id may come from outside this server, so check its form first.
         return (is_call_id(call_id) and await self.change(call_id, signal)) or False
 
     async def cancel(self, call_id: str) -> bool:
@@ -355,7 +360,7 @@ class CallBook:
         return await self.change(call_id, cancel) or False
 
     def describe(self, view: StoredView) -> dict[str, Any]:
-        """Return a task as `tasks/get` shows it, without the result type."""
+        """Return a task in the form of a `tasks/get` result, without `resultType`."""
         entry, content = view
         shown = self.handle(view)
         if content.channel.reply is not None:
@@ -369,7 +374,7 @@ class CallBook:
         return shown
 
     def handle(self, view: StoredView) -> dict[str, Any]:
-        """Return the task fields that a client gets when the task is created, and in each `tasks/get` reply."""
+        """Return the task fields that a client gets when the task is created and in each reply to `tasks/get`."""
         entry, content = view
         shown: dict[str, Any] = {
             "taskId": content.id_of(entry.call_id),

@@ -27,14 +27,16 @@ class CallSection:
 
     @property
     def is_empty(self) -> bool:
-        """Return True to leave this section out of the stored JSON. Builds without the feature can then continue the
-        call.
+        """Return True if this section can be left out of the stored JSON. Builds without the feature can then continue
+        the call.
         """
         return False
 
 
 class ContentUnreadable(Exception):
-    """Error for unreadable task content: sealed with an unknown key, of another service, or from a newer build."""
+    """Error for task content that cannot be read. It is sealed with an unknown key, belongs to another service, or was
+    written by a newer build.
+    """
 
 
 @dataclass(slots=True)
@@ -54,10 +56,10 @@ class CallOrigin(CallSection):
     version: str | None
     """The tool's version."""
     user: str | None = None
-    """The principal if it identifies a user, not only a client. Tickets are issued only to users."""
+    """The principal, if it identifies a user and not only a client. Tickets are issued only to users."""
     needs_request: bool = False
-    """True if each leg needs a request from the client, because the host uses it to authorize the tool or fill
-    parameters.
+    """True if each leg needs a request from the client, because the host needs this request to authorize the tool or to
+    fill parameters.
     """
 
 
@@ -66,17 +68,17 @@ class OpenQuestions(CallSection):
     """A call's open questions, and the answers that no leg has read yet."""
 
     questions: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The open questions in wire form, by wire key: the key that the client sees."""
+    """The open questions in wire form, by wire key. The wire key is the key that the client sees."""
     names: dict[str, str] = field(default_factory=dict[str, str])
     """The open questions' names, by wire key."""
     for_model: list[str] = field(default_factory=list[str])
-    """Wire keys for the open questions that a model may answer. The list is fixed when the questions are asked."""
+    """The wire keys of the open questions that a model may answer. This list is fixed when the questions are asked."""
     pins: dict[str, str] = field(default_factory=dict[str, str])
     """The open questions' pins, by wire key."""
     used: list[str] = field(default_factory=list[str])
     """All wire keys used so far. The protocol requires each key to be unique during the task's life."""
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The client's answers that no completed leg has read, in wire form, by question name."""
+    """The client's answers that no completed leg has read. They are in wire form, by question name."""
     answered: dict[str, str] = field(default_factory=dict[str, str])
     """The pins of the questions in `answers`, by question name."""
     by_model: list[str] = field(default_factory=list[str])
@@ -85,32 +87,35 @@ class OpenQuestions(CallSection):
 
 @dataclass(slots=True)
 class CallChannel(CallSection):
-    """The channel by which a call's questions reach the person who answers, if the client does not ask them itself."""
+    """The channel by which a call's questions reach the person who answers, if the client does not ask the questions
+    itself.
+    """
 
     page_secret: str = ""
     """The secret of the call page; empty if the call has no page."""
     asks_model: bool = False
     """True if the model that made the call may answer questions with `answered_by="anyone"`."""
     is_chosen: bool = False
-    """True if a client that repeats an equal call continues this stored call."""
+    """True if a client continues this stored call by making an equal call again."""
     is_local: bool = False
-    """True if the call page is on the machine of a stdio server. No other page may then open the call."""
+    """True if the call page is on a stdio server's machine. Then no other page may open the call."""
     refusal: str = ""
-    """The action, `decline` or `cancel`, by which the user refused the link to a call page without questions. The next
-    questions get it as their answer.
+    """`decline` or `cancel` if the user refused the link to a call page while the page had no questions. This action
+    becomes the answer to the next questions.
     """
     leaves_at: Literal["", "question", "link"] = ""
-    """The kind of question that the task's client cannot show. At such a question, the task ends for the client with a
-    result.
+    """The kind of question that the task's client cannot show. When the call asks such a question, the task ends for
+    its client with a result.
     """
     reply: dict[str, Any] | None = None
-    """The result with which the task ended for its client. The client continues the call by the handle in this result.
+    """The result with which the task ended for its client. With the handle in this result, the client continues the
+    call.
     """
 
 
 @dataclass(slots=True)
 class CallContent:
-    """Everything that a task remembers, except what its store needs to read."""
+    """Everything that a task remembers, except for the fields that its store needs to read."""
 
     origin: CallOrigin
     journal: str
@@ -120,7 +125,9 @@ class CallContent:
     needs_client: bool = False
     """True while the call waits for a request from its client, because the body reads part of that request."""
     is_fresh: bool = True
-    """True until the task is first parked. Until then, the journal ends where the body begins, not at questions."""
+    """True until the task is first parked. Until then, the journal ends at the beginning of the body, and not at
+    questions.
+    """
     message: str | None = None
     """The task's status message."""
     result: dict[str, Any] | None = None
@@ -131,16 +138,16 @@ class CallContent:
     attempt: int = 1
     """The number of the next attempt to run the body. `Retry` counts these attempts."""
     looks: int = 0
-    """The number of consecutive legs that have checked a page that the user is visiting."""
+    """The number of consecutive legs that have checked the page that the user is visiting."""
     pin_keys: list[str] = field(default_factory=list[str])
-    """Former pin keys, as base64url. Rekeying keeps them because the pins of answered questions need them."""
+    """Former pin keys, as base64url. They are kept after rekeying, because the pins of answered questions need them."""
     sections: dict[type[CallSection], CallSection] = field(default_factory=dict[type[CallSection], CallSection])
     """The feature sections that have been read or created."""
     unread: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The stored keys of sections that have not been read."""
+    """The stored values of sections that have not been read, by key."""
 
     def section(self, kind: type[KeysT]) -> KeysT:
-        """Return a feature's section. It is read on first use."""
+        """Return a feature's section. The section is read on first use."""
         section = self.sections.get(kind)
         if not isinstance(section, kind):
             section = self.sections[kind] = _pop(kind, self.unread)
@@ -148,7 +155,7 @@ class CallContent:
 
     @property
     def is_continued(self) -> bool:
-        """Return True for a call that is not a task: its client continues it by a handle or a token."""
+        """Return True if the call is not a task, but a call that its client continues by a handle or a token."""
         return (bool(self.channel.page_secret) or self.channel.asks_model) and not self.channel.leaves_at
 
     @property
@@ -163,7 +170,7 @@ class CallContent:
 
     @property
     def client_questions(self) -> dict[str, Any]:
-        """Return the open questions that only the client's software answers, by wire key."""
+        """Return the open questions that are answered by the client's software and not by a user, by wire key."""
         return {key: question for key, question in self.asked.questions.items() if question["method"] != _USER_METHOD}
 
     def id_of(self, call_id: str) -> str:
@@ -171,11 +178,11 @@ class CallContent:
         return f"{call_id}.{self.origin.secret}"
 
     def pause(self, pause: Pause, entry: CallEntry, now: float, *, delivered: Collection[str]) -> None:
-        """Park the task after a leg, with the questions, times and signals that it waits for.
+        """Park the task after a leg, with the questions, times and signals that the task waits for.
 
         Args:
             pause: What the task waits for.
-            entry: The task. The caller gives up its lease.
+            entry: The task. It gives up its lease.
             now: The current time.
             delivered: The names of the questions whose answers the leg read.
         """
@@ -212,7 +219,7 @@ class CallContent:
         self.waits, self.looks = list(pause.signals), pause.looks
         self.attempt, self.needs_client = pause.attempt, pause.needs_client
         entry.park(StoredEvent.ASK if pause.questions else StoredEvent.WAIT, now, due=pause.until)
-        # All answers or a signal may have arrived before the leg ended.
+        # All answers or a signal may have arrived while the leg was running.
         if (late and not shown) or any(name in self.signals for name in pause.signals):
             entry.apply(StoredEvent.WAKE, now)
         for park in pause.parkings:
@@ -220,17 +227,17 @@ class CallContent:
         if channel.leaves_at and channel.reply is None and pause.reply is not None and self.user_questions:
             channel.reply = pause.reply(entry, self)
             if channel.page_secret:
-                # The call page also shows all further questions.
+                # From now on, the call page shows all questions.
                 self.origin.capabilities = {**self.origin.capabilities, "elicitation": {"form": {}, "url": {}}}
 
     def take_signals(self, signals: Mapping[str, Any], entry: CallEntry, now: float) -> None:
-        """Store signals. Only the first signal of each name counts."""
+        """Store signals. If several signals have the same name, only the first one counts."""
         self.signals = {**signals, **self.signals}
         if any(name in signals for name in self.waits):
             entry.apply(StoredEvent.WAKE, now)
 
     def fresh_key(self, name: str) -> str:
-        """Return a wire key for a question. No question of this task has used the key before."""
+        """Return a wire key for a question. The key has not been used for another question in this task."""
         key, number = name, 1
         while key in self.asked.used:
             number += 1
@@ -250,7 +257,7 @@ _KEYS: Final = (
     *("for_model", "pins", "used", "answers", "answered", "by_model", "message", "result", "error", "signals", "waits"),
     *("attempt", "looks", "pin_keys", "approvals", "refusal", "wakes", "leaves_at", "reply"),
 )
-"""The keys of the stored JSON in order: the fields from `CallContent` and from every feature's section."""
+"""The keys of the stored JSON, in order. They are the fields of `CallContent` and of every feature's section."""
 _KEY_NAMES: Final = frozenset(_KEYS)
 _OWN_KEYS: Final = tuple(each.name for each in fields(CallContent) if each.name in _KEY_NAMES)
 
@@ -262,16 +269,18 @@ def split_id(task_id: str) -> tuple[str, str]:
 
 
 def is_call_id(text: str) -> bool:
-    """Return True if a text can be a call id. Some stores cannot even look up other texts."""
+    """Return True if a text has the form of a call id. Some stores cannot even look up other texts."""
     return _CALL_ID.fullmatch(text) is not None
 
 
 Parking = Callable[["CallContent", CallEntry, "Pause", float], None]
-"""Changes a call right after it is parked."""
+"""Function that changes a call right after the call has been parked."""
 Tell = Callable[[], None]
-"""Tells the author's functions about a change, after the change is stored."""
+"""Function that tells the author's functions about a change. It is called after the change has been stored."""
 ChangeCall = Callable[[Callable[[CallEntry, "CallContent", float], Any]], Awaitable[Any]]
-"""Applies a function to a stored call and returns its result. The function may raise `CallNotChanged`."""
+"""Function that applies another function to a stored call, and returns that function's result. The other function may
+raise `CallNotChanged`.
+"""
 
 
 class Pause(NamedTuple):
@@ -293,48 +302,48 @@ class Pause(NamedTuple):
     needs_client: bool = False
     """True if the leg needed a request from its client, but did not have one."""
     parkings: Sequence[Parking] = ()
-    """The changes that features make when the call is parked."""
+    """The changes that features make after the call is parked."""
     shared_label: str | None = None
-    """The label that equal calls share across all kinds of clients while they wait only for other people."""
+    """The label of equal calls that wait only for other people. It is the same for all kinds of clients."""
     reply: Callable[[CallEntry, CallContent], dict[str, Any]] | None = None
-    """Makes the result for a client that cannot show the questions."""
+    """Returns the result for a client that cannot show the questions."""
 
 
 class CallNotChanged(RoundtripError):
-    """Error for an operator action that a stored call does not allow. The message says why, and what to do."""
+    """Error for an operator action that a stored call does not allow. The message gives the reason and the remedy."""
 
 
 def already_ended(entry: CallEntry) -> CallNotChanged:
     """Return the error for an action on a call that has ended."""
-    return CallNotChanged(f"the call has already ended, and is {entry.state.value}")
+    return CallNotChanged(f"the call has already ended; its state is {entry.state.value}")
 
 
 class CallFeature:
     """One feature's part in a server's stored calls. A feature overrides the methods that it needs.
 
-    Methods that get an entry change it in a compare-and-set, which runs again if another process wrote first. They must
-    change only the call.
+    Methods that receive an entry change it in a compare-and-set, which runs again if another process wrote first. So
+    these methods must change only the call, and nothing else.
     """
 
     def prepare(self, end: Suspended | Authored, content: CallContent, call_id: str) -> Parking | None:
-        """Return a function that changes the call when it is parked after a leg. `content` is the content that the leg
-        read.
+        """Return a function that changes the call when the call is parked after a leg. `content` is the content that
+        the leg read.
         """
 
     def bring_forward(self, content: CallContent, entry: CallEntry) -> None:
-        """Make a parked call due by the time at which the feature must check it."""
+        """Make sure that a parked call is due no later than the time at which the feature must check it."""
 
     def look(self, content: CallContent, entry: CallEntry, now: float, *, holder: str) -> Tell | None:
-        """Check a call that is due, and park it again if there is no work for a leg. Return None if nothing changed."""
+        """Check a call that is due. If a leg has nothing to do, park the call again. Return None if nothing changed."""
 
     def expire(self, content: CallContent, entry: CallEntry, now: float) -> Tell | None:
-        """End what the call waits for, because an operator expires the call."""
+        """End everything that the call waits for, because an operator expires the call."""
 
     def status(self, content: CallContent) -> str | None:
-        """Return the status message for a call that did not set one."""
+        """Return a status message for a call that has not set its own."""
 
     def reseal(self, content: CallContent, entry: CallEntry) -> None:
-        """Replace values that were made with former keys."""
+        """Replace the values that were made with former keys."""
 
     def can_remind(self, content: CallContent, now: float) -> bool:
         """Return True if `remind` can remind people about the call."""
@@ -344,21 +353,21 @@ class CallFeature:
         """Remind the people for whom a call waits.
 
         Raises:
-            CallNotChanged: The call waits for no such people, or they cannot be reached.
+            CallNotChanged: The call does not wait for people, or the people cannot be reached.
             LedgerDown: The store cannot be used.
         """
 
     async def finish_telling(self) -> None:
-        """Wait until the author's functions that were called on this event loop have returned."""
+        """Wait until all author's functions that were called on this event loop have returned."""
 
     async def stop(self) -> None:
-        """Give the author's functions on this event loop a moment to return, and then cancel them."""
+        """Give the author's functions on this event loop a moment to return. Then cancel those that still run."""
 
 
 class CallSeal:
-    """Cipher for one service's task contents and notes. Without a sealer, they are stored as plain JSON.
+    """Cipher for one service's task contents and notes. Without a sealer, contents and notes are stored as plain JSON.
 
-    Servers can share a store and its keys, but only servers of the same service can open a task.
+    Several services can share a store and its keys, but a task can be opened only by the servers of one service.
 
     Args:
         sealer: The sealer; None if the tasks stay in this process's memory.
@@ -382,7 +391,7 @@ class CallSeal:
             if not section.is_empty:
                 values |= {each.name: getattr(section, each.name) for each in fields(section)}
         if not content.channel.leaves_at:
-            # Older builds can continue the call if it lacks these keys.
+            # If these keys are missing, older builds can also continue the call.
             del values["leaves_at"], values["reply"]
         return self.seal({key: values[key] for key in _KEYS if key in values}, call_id, "content")
 
@@ -390,7 +399,8 @@ class CallSeal:
         """Return a task's content from its stored form.
 
         Raises:
-            ContentUnreadable: No key of this server opens the content, or it has fields that this build does not know.
+            ContentUnreadable: No key of this server opens the content, or the content has fields that this build
+                does not know.
         """
         values = self.open(stored, call_id, "content")
         if not values.keys() <= _KEY_NAMES:
@@ -401,12 +411,12 @@ class CallSeal:
 
     def seal(self, value: Any, call_id: str, use: str) -> str:
         """Return a JSON value in stored form, sealed for one use in one call."""
-        # A seal binds the text to the service. Without a sealer, the text itself names the service.
+        # A seal binds the text to the service. Without a sealer, the service's name is part of the text.
         text = json.dumps(value if self._sealer is not None else [self._service, value], separators=(",", ":"))
         return seal_text(self._sealer, text, "task", self._service, call_id, use, hint=f"{self.hint}.")
 
     def notes(self, entry: CallEntry) -> list[Any]:
-        """Return a task's notes. Each note has a step's revision, name and result."""
+        """Return a task's notes. Each note contains a step's revision, name and result."""
         return [self.open(note, entry.call_id, "note") for note in entry.notes]
 
     def rewrite_notes(self, entry: CallEntry, notes: Sequence[Any]) -> None:
@@ -416,7 +426,7 @@ class CallSeal:
             entry.stored_notes = None
 
     def hint_of(self, stored: str) -> str:
-        """Return the public name of the key that sealed a text; empty if the text is not sealed."""
+        """Return the public name of the key that sealed a text, or an empty string if the text is not sealed."""
         return stored.removeprefix(SEALED_PREFIX).rpartition(".")[0] if stored.startswith(SEALED_PREFIX) else ""
 
     def open(self, stored: str, call_id: str, use: str) -> Any:

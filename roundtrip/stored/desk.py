@@ -1,7 +1,7 @@
-"""The desk where a server's tool calls arrive. Features serve a client's call around its leg; workers serve stored
-calls.
+"""The desk where a server's tool calls arrive. Features take part in serving a client's call before and after its leg.
+Workers serve stored calls.
 
-`roundtrip.Server` and servers of other classes host this desk. They do not know which features serve their calls.
+`roundtrip.Server` and other server classes host this desk. They do not know which features serve their calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 PageHandler = Callable[["Request"], Awaitable["Response"]]
 Proceed = Callable[[], Awaitable["ServedEnd | dict[str, Any]"]]
-"""Continues serving a call with the inner features and the leg. Returns the end of the leg, or the reply to the client.
+"""Function that continues to serve a call: it runs the inner features and the leg. It returns the leg's end, or
+the reply to the client.
 """
 
 
@@ -36,17 +37,17 @@ class ClientCall:
     """A client's request that begins or resumes a tool call."""
 
     name: str
-    """The tool name that the client uses. Servers of other classes may rename tools."""
+    """The tool's name for the client. Other server classes may rename tools."""
     record: RequestRecord
     find: Callable[[], AskingFunction]
-    """Returns the tool's function. It raises the server's own error if there is no such tool."""
+    """Returns the tool's function. If there is no such tool, this function raises the server's own error."""
 
 
 class DeskFeature(Protocol):
-    """Feature that serves clients' calls around their legs."""
+    """Feature that takes part in serving clients' calls, before and after each leg."""
 
     async def serve(self, call: ClientCall, proceed: Proceed) -> ServedEnd | dict[str, Any]:
-        """Serve one request: call `proceed`, or reply without it.
+        """Serve one request: either call `proceed`, or reply without calling it.
 
         Raises:
             MCPError: The client receives a protocol error.
@@ -64,7 +65,7 @@ class CallDesk:
     """Functions whose calls are hidden from tracers."""
 
     async def serve(self, call: ClientCall, run: Proceed) -> ServedEnd | dict[str, Any]:
-        """Serve one request from a client. `run` serves the request's leg."""
+        """Serve one request from a client. `run` serves this request's leg."""
         for feature in reversed(self.features):
             run = partial(feature.serve, call, run)
         return await run()
@@ -101,7 +102,7 @@ class ToolHost(ABC):
     low_level: LowLevelServer[Any]
     """The SDK's low-level server inside `server`."""
     legs: LegRunner
-    """Serves the legs of the tools' functions."""
+    """The runner that serves legs for the tools' functions."""
     desk: CallDesk
 
     @abstractmethod
@@ -109,7 +110,7 @@ class ToolHost(ABC):
         """Return a tool's function, even if the tool is hidden.
 
         Raises:
-            Exception: There is no such tool. The error is the server's own.
+            Exception: There is no such tool. The server chooses the error.
         """
 
     @abstractmethod
@@ -117,12 +118,12 @@ class ToolHost(ABC):
         """Return True if a stored call of this tool can continue here."""
 
     def is_gated(self, name: str, version: str | None) -> bool:
-        """Return True if each leg of a call needs a request from the call's client."""
+        """Return True if each leg of a call needs a request from the client that made the call."""
         return False
 
     @abstractmethod
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
-        """Return True if a request may see a tool, or if the tool does not exist here."""
+        """Return True if a tool is visible to a request, or if the tool does not exist here."""
 
     @abstractmethod
     async def serve_stored(

@@ -1,4 +1,4 @@
-"""A worker's lease on a stored call. It is also the claim of the leg that the worker runs."""
+"""A worker's lease on a stored call. This lease is also the claim of the leg that the worker runs."""
 
 import logging
 from collections.abc import Callable
@@ -19,24 +19,27 @@ from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, ContentUnreadable
 
 logger = logging.getLogger("roundtrip")
-# Limited because each leg keeps retrying while the store is down.
+# These log lines are limited, because each leg keeps retrying while the store is down.
 _LOG: Final = LimitedLog(logger)
 
 _PAUSES: Final = (0.1, 0.5, 1.0, 2.0)
 """The pauses between attempts to write to an unusable store. The last pause repeats."""
-# Not `Final`: read at each use because tests shorten it.
+# Not `Final`: tests shorten it, so the value is read at each use.
 END_SECONDS = 600.0
-"""How long a worker keeps trying to store a leg's outcome, even after its lease has ended: no other worker knows it."""
+"""How many seconds a worker keeps trying to store a leg's outcome. It continues even after its lease has ended, because
+no other worker knows the outcome.
+"""
 _LOOK_SECONDS: Final = 0.05
-"""The delay between a change announcement and the check that it triggers."""
+"""Seconds between the announcement that the store has changed and the check that the lease is still held."""
 _MESSAGE_SECONDS: Final = 0.5
 """The minimum time between two writes of a status message."""
 
 
 def _lease_of(entry: CallEntry) -> float:
-    """Return how long a worker may be silent before its task continues elsewhere or is lost.
+    """Return how long a worker may be silent before another worker continues its task, or before the task is lost.
 
-    No other worker can continue a body that must not begin twice. So its worker gets extra time to store the outcome.
+    No other worker can continue a body that must not begin twice. So the worker gets extra time to store the body's
+    outcome.
     """
     return lease_seconds() + (END_SECONDS if entry.runs_once and entry.has_begun else 0.0)
 
@@ -64,11 +67,11 @@ class CallLease(Lease):
         """The leg's latest status message."""
 
     def clock(self) -> float:
-        """Return the time on the store's clock. It is never earlier than the time at which the task was found due."""
+        """Return the time on the store's clock. It is never earlier than the time of the worker's claim."""
         return anyio.current_time() + self._ahead
 
     async def start_body(self) -> None:
-        """Store that the body has begun, if it must not begin twice."""
+        """If the body must not begin twice, store that it has begun."""
 
         def begin(entry: CallEntry, now: float) -> None:
             entry.has_begun = True
@@ -84,7 +87,9 @@ class CallLease(Lease):
         await self.write(lambda entry, now: entry.note(text, now, lease=_lease_of(entry)))
 
     def drop_results(self, entry: CallEntry) -> None:
-        """Keep only the names of the steps since the task was last parked. No leg needs their results."""
+        """Remove the results of all steps since the task was last parked, and keep only the steps' names. No leg needs
+        the results.
+        """
         seal = self._book.seal
         seal.rewrite_notes(entry, [(revision, key, None) for revision, key, _ in seal.notes(entry)])
 
@@ -93,7 +98,7 @@ class CallLease(Lease):
         await self.write(lambda entry, now: entry.renew(now, lease=_lease_of(entry)))
 
     async def say(self, message: str) -> None:
-        """Set the status message. Quick successive messages are combined into one write."""
+        """Set the status message. At most two messages are written per second. The latest message is always written."""
         self.message = message
         now = anyio.current_time()
         if now - self._message_at >= _MESSAGE_SECONDS:
@@ -108,11 +113,10 @@ class CallLease(Lease):
     async def write_content(
         self, event: StoredEvent | None, work: Callable[[CallContent, CallEntry, float], None], *, patience: float = 0.0
     ) -> None:
-        """Apply a worker's event if there is one, and change the content. The latest status message is stored with the
-        content.
+        """Change the content, and apply an event if one is given. The latest status message is stored with the content.
 
         Args:
-            event: The event.
+            event: The worker's event.
             work: Changes the content.
             patience: See `write`.
         """
@@ -129,12 +133,13 @@ class CallLease(Lease):
         await self.write(write, patience=patience)
 
     async def write(self, work: Callable[[CallEntry, float], None], *, patience: float = 0.0) -> None:
-        """Change the task as the lease holder. This works even after the lease has ended, until another worker claims
-        the task.
+        """Change the task as the lease holder. Until another worker claims the task, this works even after the lease
+        has ended.
 
         Args:
             work: Changes the task.
-            patience: The seconds for which to retry while the store cannot be used, if that is longer than the lease.
+            patience: How many seconds to retry while the store cannot be used. Retries last at least until the
+                lease ends.
 
         Raises:
             CallTakenOver: The lease is lost, or the task cannot be read or written. Another worker then continues from
@@ -152,7 +157,7 @@ class CallLease(Lease):
         return fenced
 
     async def _change_with_retries(self, work: Callable[[CallEntry, float], bool], patience: float) -> bool:
-        """Change the task, and retry for a while if the store cannot be used. Return True on success."""
+        """Change the task, and keep retrying for a while if the store cannot be used. Return True on success."""
         ends = max(self._confirmed_at + lease_seconds(), anyio.current_time() + patience)
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             try:
@@ -160,7 +165,7 @@ class CallLease(Lease):
             except ContentUnreadable:
                 _LOG.warning(
                     "a task of %s is now sealed with a key that this worker does not have, so another worker must "
-                    "continue it; give all workers the new key before `roundtrip calls rekey`",
+                    "continue it; give all workers the new key before you run `roundtrip calls rekey`",
                     self.owner,
                 )
                 return False
@@ -183,7 +188,7 @@ class CallLease(Lease):
         return await self._book.change(self.call_id, work, seen=self._seen) or False
 
     def look_soon(self) -> None:
-        """Start an asyncio task that soon checks the lease, and ends the leg if the lease is lost.
+        """Start an asyncio task that soon checks the lease. If the lease is lost, this ends the leg.
 
         The store also announces this worker's own writes. So several announcements trigger only one check.
         """

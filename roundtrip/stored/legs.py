@@ -1,4 +1,4 @@
-"""A task's leg, with everything that other legs take from their request."""
+"""A task's leg, with the data that other legs get from their request."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from roundtrip.stored.lease import CallLease
 from roundtrip.stored.model_answers import names_for_model
 
 _PAGE_SECONDS: Final = 2.0
-"""The delay before the first check of a page that a user is visiting."""
+"""Seconds before the first check of a page that a user is visiting."""
 _PAGE_GROWTH: Final = 1.1
-"""The factor by which the delay grows after each check, because users may never come back. A delay is then about 10 %
-of the time since the user left.
+"""The delay grows by this factor after each check, because users may never come back. A delay is then about 10 % of the
+time since the user left.
 """
 _MAX_PAGE_SECONDS: Final = 60.0
 _MAX_LOOKS: Final = 100
@@ -53,15 +53,15 @@ class TaskInfo:
         """The task id that the client uses."""
 
     async def status(self, message: str) -> None:
-        """Set the message that clients see with the task's status. Quick successive messages are combined into one
-        write.
+        """Set the message that clients see with the task's status. At most two messages are written per second. The
+        latest message is always written.
         """
         await self._say(message)
 
 
 @dataclass(eq=False, repr=False)
 class WorkerLeg:
-    """One leg of a task, with everything that a leg otherwise takes from its request."""
+    """One leg of a task, with the data that other legs get from their request."""
 
     content: CallContent
     journal: Journal
@@ -72,7 +72,7 @@ class WorkerLeg:
     written: Journal | None = field(default=None, init=False)
     """The journal at the end of the leg."""
     retry_seconds: float | None = field(default=None, init=False)
-    """The delay before the failed body is tried again; None if it is not tried again."""
+    """Seconds before the failed body is tried again; None if it is not tried again."""
 
     def __post_init__(self) -> None:
         claim, entry, origin, asked = self.claim, self.claim.entry, self.content.origin, self.content.asked
@@ -82,16 +82,17 @@ class WorkerLeg:
         self.responses: Mapping[str, InputResponse | None] = {
             name: _parse_answer(answer) for name, answer in asked.answers.items()
         }
-        """The answers since the task was last parked, by question name; None for a malformed answer."""
+        """The answers that have arrived since the task was last parked, by question name. A malformed answer is None.
+        """
         self.info = TaskInfo(self.content.id_of(claim.call_id), claim.say)
 
     def begin_waits(self, caller: str, computed: ComputedValues) -> BodyWaits:
-        """Begin the waits for one run of the body."""
+        """Return the waits for a new run of the body."""
         del caller
         return BodyWaits(computed, self.content.signals, self.clock)
 
     def limits(self, now: float) -> Limits:
-        """Return the leg's time limits. The limits for tokens do not apply."""
+        """Return the leg's time limits. A token's time limits do not apply to a task."""
         left = max(1.0, self.expires - now)
         return Limits(ttl=left, max_age=left)
 
@@ -132,7 +133,7 @@ class WorkerLeg:
             times.append(now + self.retry_seconds)
             attempt = self.content.attempt + 1
         elif self.content.is_continued:
-            # If the leg waits for nothing else, it ended because the body needs a request from the client.
+            # If the task waits for nothing else, the leg ended because the body needs a request from the client.
             waits_for_others = isinstance(end, Suspended) and bool(end.external)
             needs_client = not (questions or times or signals or waits_for_others)
         return Pause(
@@ -148,14 +149,16 @@ class WorkerLeg:
 
 
 def _is_visited(waiting: PendingQuestion) -> bool:
-    """Return True if the user agreed to visit a page whose `done` decides when the user has finished."""
+    """Return True if the user agreed to visit a page, and the page's `done` function decides when the user has
+    finished.
+    """
     question = waiting.question
     return waiting.consented and isinstance(question, UrlQuestion) and question.done is not None
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class BodyWaits:
-    """The waits in one run of a body. The call remembers when each wait ends, and which signals the body received."""
+    """The waits of one run of a body. The call remembers when each wait ends, and which signals the body received."""
 
     computed: ComputedValues
     signals: Mapping[str, Any]
@@ -166,7 +169,7 @@ class BodyWaits:
     """True while a sleep without a name is pending."""
 
     def sleep(self, seconds: float, name: str | None) -> Wait | None:
-        """Return the wait for the rest of a sleep; None if the sleep has ended.
+        """Return the wait for the rest of a sleep. If the sleep has ended, return None.
 
         Raises:
             BodyMistake: Another sleep without a name is pending.
@@ -184,7 +187,7 @@ class BodyWaits:
         return Wait(until)
 
     def receive(self, name: str, seconds: float | None) -> Wait | list[Any]:
-        """Return the signal's payload in a one-item list. If it has not arrived, return the wait for it.
+        """Return a signal's payload in a one-item list. If the signal has not arrived, return the wait for it.
 
         Raises:
             TimeoutError: The signal did not arrive in time.
@@ -195,12 +198,12 @@ class BodyWaits:
             if name in self.signals:
                 self.computed.fix(key, [self.signals[name]])
             elif until is not None and self.clock() >= until:
-                # Record the timeout, so that a later signal changes nothing.
+                # Record the timeout. A signal that arrives later then changes nothing.
                 self.computed.fix(key, [])
             else:
                 return Wait(until, name)
         if not values[key].value:
-            raise TimeoutError(f"no signal {name!r} arrived in time")
+            raise TimeoutError(f"the signal {name!r} did not arrive in time")
         return values[key].value
 
     def _until(self, name: str, seconds: float) -> float:
@@ -241,7 +244,7 @@ def record_of(leg: WorkerLeg, lifespan: Any) -> RequestRecord:
 
 
 class _NoClient(RequestChannel):
-    """Channel for a leg without a client. Progress reports become the task's status message."""
+    """The client channel of a leg without a client. Progress reports become the task's status message."""
 
     def __init__(self, say: Callable[[str], Awaitable[None]]) -> None:
         super().__init__(TransportContext(kind="task", can_send_request=False), cast("Any", None), None)

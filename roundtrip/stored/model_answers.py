@@ -1,6 +1,6 @@
 """A model's answers to the questions of a call.
 
-The questions that a model may answer are stored when they are asked. Nothing that a client sends later adds to them.
+When a call asks questions, it stores which of them a model may answer. A client cannot add to this list later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from roundtrip.engine.leg import Suspended
 
 _VALUE: Final = "value"
-"""The only field of a form that asks for a single value."""
+"""The name of the only field in a form that asks for a single value."""
 _MAX_SHOWN_CHARS: Final = 80
 
 
@@ -35,19 +35,20 @@ def names_for_model(end: Suspended) -> frozenset[str]:
 
 
 def answer_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema for an answer to a form. If the form asks for a single value, this is the value's schema."""
+    """Return the schema for an answer to a form. If the form asks for a single value, return that value's schema."""
     return schema["properties"][_VALUE] if _is_single(schema) else schema
 
 
 def read_answers(content: CallContent, answers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return a model's answers as `elicitation/create` results, by wire key.
 
-    An answer is None to decline, the value itself for a form with a single value, and an object for other forms. Models
-    also wrap a single value in an object. Such an object is accepted, because no form field can contain an object.
+    To decline, the answer is None. For a form with a single value, the answer is the value itself, and for other forms,
+    it is an object. Models sometimes wrap a single value in an object, and such an object is accepted. This is not
+    ambiguous, because no form field can contain an object.
 
     Args:
         content: The call's content.
-        answers: The answers by wire key, as the client sent them.
+        answers: The answers that the client sent, by wire key.
 
     Raises:
         AnswersRefused: A question is not open, or a model may not answer it.
@@ -93,7 +94,7 @@ def _mistakes(fields: Mapping[str, FormField], values: Mapping[str, Any]) -> Ite
         if name not in fields:
             yield f"field {_shown(name)}: there is no such field"
     for name, field in fields.items():
-        # Models often send null instead of leaving out an optional field.
+        # Instead of leaving out an optional field, models often send null for it.
         value = values.get(name)
         try:
             if value is not None:

@@ -1,4 +1,4 @@
-"""Operator actions on stored tasks, and their log. Clients cannot do these actions.
+"""Operator actions on stored tasks, and the operator log. Clients cannot perform these actions.
 
 Operator commands and pages change stored calls only through `LoggedOperations`.
 """
@@ -35,16 +35,18 @@ T = TypeVar("T")
 _TASKS_PER_READ: Final = 200
 _OVERDUE_SECONDS: Final = 60.0
 _UNREADABLE: Final = (
-    "the task is another service's, or no key of this server opens it; use the task's own server, with its keys"
+    "the task belongs to another service, or no key of this server opens it; use the task's own server and its keys"
 )
 _EXPIRED: Final = "This call has ended: an operator of the server expired it."
 _UNKNOWN_OUTCOME: Final = (
     "the action was interrupted, or the store could not be used; check the call to see if the action was done"
 )
 _UNFIT_REASON: Final = "the answer does not fit its question"
-"""Logged instead of the violated rule. A rule can contain form choices that only the user may know."""
+"""The log contains this text and not the violated rule, because a rule can contain form choices that only the user may
+know.
+"""
 _EVENT_NAMES: Final[tuple[OperatorAction, ...]] = ("cancel", "retry", "expire")
-"""The actions whose names are also events of the task state machine."""
+"""The operator actions that have the same name as an event of the task state machine."""
 
 
 class AnswerUnfit(CallNotChanged):
@@ -54,13 +56,13 @@ class AnswerUnfit(CallNotChanged):
 
 
 class Backlog(NamedTuple):
-    """Task counts for a store. They may cover only the first tasks; see `is_whole`."""
+    """Task counts for a store. The counts may cover only the first tasks; see `is_whole`."""
 
     states: Mapping[str, int]
     keys: Mapping[str, int]
-    """The number of tasks sealed with each key, by public key name."""
+    """For each key, the number of tasks that are sealed with it. Keys are given by their public names."""
     overdue: int
-    """The number of tasks that have been due for over a minute. Such tasks suggest that no worker is running."""
+    """The number of tasks that have been due for over a minute. If there are any, probably no worker is running."""
     is_whole: bool
 
 
@@ -71,7 +73,7 @@ class CallOperations:
         self._book = book
 
     async def find(self, text: str) -> str | None:
-        """Return the call for a call id, a task id, a unique id prefix, or the word `last`."""
+        """Return the call that a text names: a call id, a task id, a unique id prefix, or the word `last`."""
         if text == "last":
             newest = await self._book.store.list(limit=1)
             return newest[0].call_id if newest else None
@@ -115,7 +117,7 @@ class CallOperations:
         await self._change(call_id, cancel)
 
     async def retry(self, call_id: str, *, even_once: bool) -> None:
-        """Let a worker continue a lost task from its stored steps.
+        """Let a worker continue a lost task after its stored steps.
 
         Args:
             call_id: The call.
@@ -130,8 +132,8 @@ class CallOperations:
         def retry(entry: CallEntry, content: CallContent, now: float) -> None:
             if entry.runs_once and entry.has_begun and not even_once:
                 raise CallNotChanged(
-                    "its body must not begin twice, and may already have done its work; check that first, and then "
-                    "allow the retry: with --even-once, or with the box on the page"
+                    "the body must not begin twice, and may already have done its work; check this first, and then "
+                    "allow the retry with --even-once, or with the box on the page"
                 )
             if not entry.retry(now):
                 raise CallNotChanged(f"only lost tasks can be retried, and this task is {entry.state.value}")
@@ -143,7 +145,7 @@ class CallOperations:
 
         The store forgets the task, and the client sees an expired task. Two kinds of calls stay in the store as failed
         until their own expiry: calls whose body must not begin twice, and calls that their client continues by a
-        handle. Their clients may repeat the first request, and the server must then find the existing call.
+        handle. If such a client repeats its first request, the server must find the existing call.
 
         Raises:
             CallNotChanged: There is no such task, the task belongs to another service, or it has ended.
@@ -171,8 +173,8 @@ class CallOperations:
         """Remind the people for whom a call waits. This process sends the reminders.
 
         Raises:
-            CallNotChanged: There is no such task, the task belongs to another service, the call waits for no such
-                people, or they cannot be reached.
+            CallNotChanged: There is no such task, the task belongs to another service, the call does not wait for
+                people, or the people cannot be reached.
             LedgerDown: The store cannot be used.
         """
         for feature in self._book.features:
@@ -230,10 +232,10 @@ class CallOperations:
                 raise CallNotChanged(_UNREADABLE) from None
             return (work(entry, content, now),)
 
-        # Some stores cannot even look up other texts.
+        # Some stores cannot even look up a text that is not a call id.
         changed = await self._book.change(call_id, change) if is_call_id(call_id) else None
         if changed is None:
-            raise CallNotChanged("there is no such task; `roundtrip calls stored` lists them")
+            raise CallNotChanged("there is no such task; `roundtrip calls stored` lists all tasks")
         return changed[0]
 
     async def scan(self) -> AsyncGenerator[CallEntry]:
@@ -245,7 +247,7 @@ class CallOperations:
             after = page[-1].call_id
 
     async def renew_key(self, entry: CallEntry) -> bool:
-        """Seal a task with the newest key. Return False if the task was already sealed with it.
+        """Seal a task with the newest key. Return False if the task was already sealed with that key.
 
         Raises:
             ContentUnreadable: No key of this server opens the task.
@@ -327,7 +329,7 @@ class LoggedOperations:
         await self.answer_made(call_id, key, make)
 
     async def answer_made(self, call_id: str, key: str, make: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
-        """Make, store and log a test user's answer. If the answer cannot be made, the log records that.
+        """Make, store and log a test user's answer. If `make` fails, log the failure.
 
         Raises:
             AnswerUnfit: The answer does not fit the question's form.
@@ -361,10 +363,10 @@ def _is_form(asked: Mapping[str, Any]) -> bool:
 
 
 def _open_question(entry: CallEntry, content: CallContent, key: str) -> str:
-    """Return the wire key of an open question that has a form. The question is given by wire key or name.
+    """Return the wire key of an open question that has a form. `key` is the question's wire key or its name.
 
     Raises:
-        CallNotChanged: The call has ended, or has no such question with a form.
+        CallNotChanged: The call has ended, or it has no such question with a form.
     """
     if entry.has_ended:
         raise already_ended(entry)
@@ -374,7 +376,7 @@ def _open_question(entry: CallEntry, content: CallContent, key: str) -> str:
         listed = ", ".join(map(quoted, questions)) or "none"
         raise CallNotChanged(f"the call has no such open question; its open questions: {listed}")
     if wire_key in content.client_questions:
-        raise CallNotChanged("the client's software answers this question, not a user; wait for the client")
+        raise CallNotChanged("this question is answered by the client's software, not by a user; wait for the client")
     if not _is_form(questions[wire_key]):
         raise CallNotChanged("this question sends the user to a page; open the page to answer it")
     return wire_key
@@ -390,7 +392,7 @@ def _read_response(key: str, params: Mapping[str, Any], response: Mapping[str, A
     if action in ("decline", "cancel"):
         return {"action": action}
     if action != "accept" or content is None:
-        raise AnswerUnfit("an answer must be declined, cancelled, or accepted with content")
+        raise AnswerUnfit("an answer must have the action decline, cancel or accept, and accept needs content")
     try:
         return read_answer(key, params, content)
     except AnswersInvalid as error:

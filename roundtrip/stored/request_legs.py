@@ -1,13 +1,13 @@
 """Legs of stored calls that run in the process that received a request, as part of that request.
 
-`task=after(seconds)` runs a call's body in that process, and stores the call as a task only if it must wait. The body
-cannot move when its request ends, so it runs as a task's leg from the beginning. Until the call becomes a task, its
-lease and step results are only in memory.
+`task=after(seconds)` runs a call's body in that process, and stores the call as a task only if it must wait. A running
+body cannot move to another process when its request ends, so it runs as a task's leg from the beginning. Until the call
+becomes a task, its lease and step results are only in memory.
 
-Other legs need something from their client, such as headers or an access token. A leg started by an answer on a page
-has no request. If the body then reads part of a request, the leg ends, and the call waits for a request from its
-client. That request runs the next leg. A tool with a visibility gate waits in the same way before each leg, because the
-gate needs a request.
+Other legs need something from their client, such as headers or an access token. A leg that was started by an answer on
+a page has no request. If its body then reads part of a request, the leg ends, and the call waits for a request from its
+client. The next leg runs in that request. A tool with a visibility gate waits in the same way before each leg, because
+the gate needs a request.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from roundtrip.stored.worker import CallWorker
 
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 _RETRY_SECONDS: Final = 1.0
-"""The interval between attempts to store a call while its body runs."""
+"""The seconds between two attempts to store a call while its body is running."""
 
 
 class _UnstoredLease(CallLease):
@@ -72,13 +72,13 @@ class _UnstoredLease(CallLease):
                 entry.stored_notes = len(entry.notes)
                 self._seen.remember_read(entry, now)
                 return StoredView(entry, self._book.seal.read(entry.content, self.call_id))
-        # Another instance received a copy of the request, and stored its task first.
+        # Another instance received a copy of the request, and has already stored its own task.
         self.lose()
         return await self._book.view(self.call_id)
 
     async def _replace(self, stored: CallEntry, now: float) -> bool:
-        """Overwrite the task from an earlier attempt to store the call. The store wrote that task, but its reply was
-        lost.
+        """Overwrite the task from an earlier attempt to store the call. That attempt succeeded, but the store's reply
+        was lost.
         """
         entry, seal = self.entry, self._book.seal
         content = seal.read(entry.content, self.call_id)
@@ -101,7 +101,8 @@ class _UnstoredLease(CallLease):
 async def run_in_foreground(
     engine: CallWorker, book: CallBook, entry: CallEntry, content: CallContent, journal: Journal, *, seconds: float
 ) -> dict[str, Any] | StoredView:
-    """Run a body for some seconds. Return its result, or the call's task if the body needs more time or an answer.
+    """Run a body, and wait at most the given number of seconds for its end. Return its result if it has ended. If it
+    needs more time or an answer, return the call's task.
 
     Returns:
         The result in wire form, or the task.
@@ -119,14 +120,14 @@ async def run_in_foreground(
         await asyncio.wait([work], timeout=seconds)
         while True:
             if not entry.has_ended:
-                # Storing continues when the request ends, because the store may already have the task.
+                # Storing the call continues even when the request ends, because the task may already be in the store.
                 publishing = asyncio.get_running_loop().create_task(claim.publish(), context=Context())
                 try:
                     task = await asyncio.shield(publishing)
                 except LedgerDown as error:
                     if work.done():
                         raise
-                    _LOG.warning("a call cannot become a task now, and will when the store works again: %s", error)
+                    _LOG.warning("a call cannot be stored as a task; the server will try again: %s", error)
                     await asyncio.wait([work], timeout=_RETRY_SECONDS)
                     continue
                 if task is not None:
@@ -143,7 +144,7 @@ async def run_in_foreground(
 
 
 def _end_unless_stored(claim: _UnstoredLease, work: asyncio.Task[None]) -> None:
-    """Cancel a body if its client has disconnected and its call is not stored as a task."""
+    """After the client has disconnected, cancel the body unless its call is stored as a task."""
     if claim.is_local:
         work.cancel()
 
@@ -157,8 +158,8 @@ def _result_of(content: CallContent) -> dict[str, Any]:
 async def run_with_client(
     engine: CallWorker, book: CallBook, call_id: str, request: ServerRequestContext[Any, Any]
 ) -> None:
-    """Begin the leg of a call that waits for its client, using a request from that client. Do nothing if another
-    request already began the leg.
+    """Begin a leg in a request from the client, for a call that waits for such a request. If another request already
+    began the leg, do nothing.
 
     Raises:
         LedgerDown: The store cannot be used.

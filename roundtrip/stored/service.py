@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from roundtrip.stored.desk import ToolHost
 
 _SECRET_BYTES: Final = 16
-# Limited because clients can trigger these log lines.
+# These log lines are limited, because clients can trigger them.
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 
 class CallService:
-    """The task service of one server, created with the first tool that runs as a task.
+    """One server's task service. It is created with the first tool that runs as a task.
 
     Args:
-        host: The server's tools and the runner for their legs. The runner knows the server's event loops.
+        host: The server's tools, and the runner for their legs. The runner knows the server's event loops.
         book: The calls.
         engine: Delivers tasks to workers, so that workers need not poll the store.
-        runs: False if other processes run the tasks; "own" to run only the tasks of this process's clients.
+        runs: False if other processes run the tasks; "own" if this process runs only its own clients' tasks.
 
     Raises:
         InvalidSignature: The distributed engine cannot serve this server.
@@ -58,19 +58,21 @@ class CallService:
         self.legs = host.legs
         self._distributed = engine
         self.runs_tasks = runs
-        """False if other processes run the stored calls; "own" to run only the calls of this process's clients."""
+        """False if other processes run the stored calls; "own" if this process runs only its own clients' calls.
+        """
         self.prepare: Callable[[CallContent, ServerRequestContext[Any, Any]], None] | None = None
-        """Adds to the content of a call that becomes a task."""
+        """Function that adds a feature's values to the content of a call before the call becomes a task."""
         self.book = book
         if engine is not None:
             self._bind(engine)
         self._delivery_engine = engine
         if runs == OWN:
-            # A distributed engine would also deliver tasks of other processes' clients.
+            # A distributed engine would also deliver tasks whose clients use other processes.
             self._delivery_engine, self.book.own_calls = None, OwnCalls(self.book.store)
         self._engines: dict[asyncio.AbstractEventLoop, CallWorker] = {}
         self.stops_first: list[Callable[[], Awaitable[None]]] = []
-        """Functions that stop other parts of the server on an event loop before its tasks stop."""
+        """Functions that stop other parts of the server on an event loop. They run before the tasks on this loop stop.
+        """
 
     def _bind(self, distributed: DistributedEngine) -> None:
         effects = self.legs.parts.effects
@@ -83,14 +85,14 @@ class CallService:
 
     @asynccontextmanager
     async def _worked_by_others(self) -> AsyncGenerator[CallWorker]:
-        """Run the server in a distributed engine's own worker, which calls `CallWorker.run`."""
+        """Run the server in a distributed engine's worker. This worker calls `CallWorker.run`."""
         self.runs_tasks = False
         server = self._host.low_level
         async with server.lifespan(server):
             yield self._require_engine(deliver=_deliver_nothing)
 
     def start(self) -> None:
-        """Run tasks on this event loop while the server's lifespan is active here. A rehearsal runs no tasks."""
+        """Run tasks on this event loop if the server's lifespan is active here. A rehearsal runs no tasks."""
         if self.legs.parts.effects.dry_run is not None:
             return
         if self._delivery_engine and self.legs.lifespans.get(asyncio.get_running_loop()):
@@ -115,8 +117,8 @@ class CallService:
         return engine
 
     def _engine_of_requests(self) -> CallWorker | None:
-        """Return the engine in which requests begin legs. If other processes run the tasks, this engine runs only such
-        legs.
+        """Return the engine in which requests begin legs. If other processes run the tasks, the engine runs only the
+        legs that requests begin.
         """
         self.start()
         if not self.runs_tasks:
@@ -140,8 +142,8 @@ class CallService:
 
     @asynccontextmanager
     async def working(self, concurrency: int) -> AsyncGenerator[CallWorker]:
-        """Run tasks on this event loop inside the server's lifespan, even if the server leaves tasks to other
-        processes.
+        """Run tasks on this event loop inside the server's lifespan, even if the server otherwise leaves its tasks to
+        other processes.
 
         Args:
             concurrency: The maximum number of tasks to run at once. Waiting tasks do not count.
@@ -156,12 +158,14 @@ class CallService:
         """Turn a request's call into a task and return the task's handle. If the call needs no task, return its result.
 
         Raises:
-            MCPError: The store cannot be used, and the client may try again; or the tool raised a protocol error.
+            MCPError: The tool raised a protocol error, or the store cannot be used. In the second case, the client may
+                try again.
         """
         journal, mode = record.journal_to_store, function.policy(TaskMode)
         if journal is None or mode is None:
             raise RuntimeError("a call without a journal cannot become a task")
-        # A client may repeat the request while a token of the call is valid. The repeated request must find the task.
+        # A client may repeat the request while a token of the call is valid. The server must then find the existing
+        # task.
         min_ttl = journal.end + SKEW - self.legs.parts.system.time() if function.policy(OncePolicy) is not None else 0.0
         content = self.content_of(function, ctx, journal)
         if self.prepare is not None:
@@ -183,7 +187,7 @@ class CallService:
     def content_of(
         self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], journal: Journal
     ) -> CallContent:
-        """Return everything about a request that later legs need when they have no request."""
+        """Return the data of a request that later legs need when they have no request."""
         capabilities: ClientCapabilities | None = ctx.session.client_capabilities
         origin = CallOrigin(
             arguments=(ctx.params or {}).get("arguments") or {},
@@ -200,7 +204,7 @@ class CallService:
     async def entry_of(
         self, function: AskingFunction, tool: str, journal: Journal, content: CallContent, *, ttl: float
     ) -> CallEntry:
-        """Return a new entry for a function's call. It is not stored yet.
+        """Return a new entry for a function's call. The entry is not stored yet.
 
         Args:
             function: The function.
@@ -212,14 +216,16 @@ class CallService:
         once, principal = function.policy(OncePolicy), content.origin.principal
         runs_once = once is not None and once.on_unknown == "fail"
         entry = await self.book.entry(journal.call_id, tool, content, ttl=ttl, runs_once=runs_once)
-        # A store with limited room uses the account to keep one owner from filling the room of others.
+        # A store with a size limit uses the account to prevent one owner from using all of the space.
         entry.account = f"tool {function.name}" if principal is None else f"caller {principal}"
         return entry
 
     async def _run_first(
         self, entry: CallEntry, content: CallContent, journal: Journal, seconds: float | None, *, is_repeatable: bool
     ) -> dict[str, Any] | StoredView | None:
-        """Run the body for some seconds; see `run_in_foreground`. Return None if the call must begin as a task."""
+        """Run the body, and wait at most the given seconds for its end; see `run_in_foreground`. Return None if
+        the call must begin as a task.
+        """
         if seconds is None:
             self.start()
             return None
@@ -232,11 +238,11 @@ class CallService:
         return await request_legs.run_in_foreground(engine, self.book, entry, content, journal, seconds=seconds)
 
     async def is_visible(self, view: StoredView, request: ServerRequestContext[Any, Any]) -> bool:
-        """Return True if a request from the client may still see a stored call's tool."""
+        """Return True if a stored call's tool is still visible to a request from the client."""
         return await self._host.is_visible(view.entry.tool, view.content.origin.version, request)
 
     async def run_with_client(self, call_id: str, request: ServerRequestContext[Any, Any]) -> None:
-        """Run a leg that needs its client, using a request from that client; see `request_legs`."""
+        """Run a leg that needs its client. The leg runs in a request from that client; see `request_legs`."""
         engine = self._engine_of_requests()
         if engine is not None:
             await request_legs.run_with_client(engine, self.book, call_id, request)
@@ -270,5 +276,5 @@ class CallService:
 
 
 def _deliver_nothing(engine: CallWorker) -> CallDelivery:
-    """Return an empty delivery, for an engine whose legs other code begins."""
+    """Return a delivery that delivers nothing, for an engine whose legs are begun by other code."""
     return CallDelivery()

@@ -1,4 +1,4 @@
-"""One server's storage of calls. Most servers store no calls, and do not load the other modules of this package."""
+"""One server's stored calls. Most servers store no calls, and do not load the other modules in this package."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ else:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Storage:
-    """One server's storage of calls. Its service is created on first use, from the server's options and tools."""
+    """The part of a server that stores calls. Its service is created on first use."""
 
     features: Callable[[], list[CallFeature]]
     """Returns the features that take part in stored calls."""
     engine: DistributedEngine | None = None
-    """Delivers stored calls to workers, so that workers need not poll the store; None to poll."""
+    """Delivers stored calls to workers, so that workers need not poll the store. If it is None, workers poll."""
     runs_tasks: bool | str = True
-    """False if other processes run the stored calls; "own" to run only the calls of this process's clients."""
+    """False if other processes run the stored calls; "own" if this process runs only its own clients' calls."""
     tasks: CallService | None = None
     """The service; None until an option or a tool needs it."""
 
     def require(self, host: ToolHost, needed_by: str = "task=") -> CallService:
-        """Return the service that stores the server's calls. The first option that needs the service creates it.
+        """Return the service that stores the server's calls. Create it for the first option that needs it.
 
         Raises:
             InvalidSignature: The ledger cannot store calls.

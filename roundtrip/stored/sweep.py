@@ -1,4 +1,4 @@
-"""Regular checks for a store's due tasks: every one to two seconds, and whenever the store changes."""
+"""Regular checks for a store's due tasks. They run every one to two seconds, and whenever the store changes."""
 
 from __future__ import annotations
 
@@ -17,37 +17,39 @@ from roundtrip.system import System
 logger = logging.getLogger("roundtrip")
 
 _SWEEP_SECONDS: Final = 1.0
-"""The minimum interval between regular checks, in case an announcement is lost. The actual interval is random, up to
-twice this value.
+"""The minimum interval between regular checks, which run in case an announcement was lost. The actual interval is
+random, up to twice this value.
 """
 _MAX_SKIPPED: Final = 5_000
 _MAX_OWN_CALLS: Final = 100
-"""The maximum number of clients' calls to check. Beyond it, other processes run the calls that clients asked for
-longest ago.
+"""The maximum number of clients' calls to check. If there are more, the calls whose clients asked for them longest ago
+are left to other processes.
 """
 
 
 def begin_work(work: Coroutine[Any, Any, None], name: str, context: Context | None = None) -> asyncio.Task[None]:
-    """Start an asyncio task. The work sees only the context variables in `context`."""
+    """Start an asyncio task. The task sees only the context variables in `context`."""
     return asyncio.get_running_loop().create_task(work, name=f"roundtrip: {name}", context=context or Context())
 
 
 class OwnCalls:
-    """The tasks that one process's clients have made or asked for, if the process runs only those tasks."""
+    """The tasks that this process's clients have made or asked for. They are kept only if the process runs no other
+    tasks.
+    """
 
     def __init__(self, store: CallStore) -> None:
         self._store = store
         self._calls: dict[str, None] = {}
 
     def add(self, call_id: str) -> None:
-        """Add a call's task. The task may not be stored yet."""
+        """Add a call's task. The task need not be stored yet."""
         self._calls.pop(call_id, None)
         self._calls[call_id] = None
         if len(self._calls) > _MAX_OWN_CALLS:
             del self._calls[next(iter(self._calls))]
 
     async def due(self, limit: int) -> tuple[list[str], float | None]:
-        """Return the due tasks, as `CallStore.due` does. Forget tasks that have ended, until a client asks for them
+        """Return the due tasks, like `CallStore.due`. Tasks that have ended are forgotten until a client asks for them
         again.
         """
         waits: list[tuple[float, str]] = []
@@ -63,32 +65,34 @@ class OwnCalls:
 
 
 class CallDelivery:
-    """Source of one event loop's due tasks. This base class delivers nothing: other code begins its worker's legs."""
+    """The source of due tasks for one event loop's worker. This base class delivers nothing, for a worker whose legs
+    are begun by other code.
+    """
 
     def look_soon(self) -> None:
-        """Check soon: the store has changed, or the worker has room for more tasks."""
+        """Check soon, because the store has changed or the worker has room for more tasks."""
 
     def skip(self, call_id: str, seconds: float) -> None:
-        """Leave a task to other workers for some seconds."""
+        """Leave a task to other workers for the given number of seconds."""
 
     def pause(self) -> None:
         """Deliver no more tasks."""
 
     async def close(self) -> None:
-        """Release all resources. The worker has no running legs."""
+        """Release all resources. The worker has no running legs at this point."""
 
 
 @dataclass(eq=False, repr=False)
 class Sweep(CallDelivery):
-    """An asyncio task that hands one event loop's due calls to its worker.
+    """An asyncio task that hands due calls to the worker of one event loop.
 
     Args:
         tasks: The tasks.
         hand_over: Receives the calls. The call that has been due longest comes first.
         system: The clocks and randomness.
         room: Returns how many calls the sweep may hand over.
-        spread: The maximum random delay in seconds after a task is due, so that several sweeps do not check at the same
-            moment.
+        spread: The maximum random delay in seconds after a task is due. With this delay, several sweeps do not check at
+            the same moment.
     """
 
     tasks: CallStore | OwnCalls
@@ -110,18 +114,18 @@ class Sweep(CallDelivery):
         self._bell.set()
 
     def skip(self, call_id: str, seconds: float) -> None:
-        """Do not hand over a call for some seconds."""
+        """Do not hand over a call during the given number of seconds."""
         self._skipped[call_id] = self.system.monotonic() + seconds
 
     def expect(self, call_id: str, seconds: float) -> None:
-        """Check again in some seconds, when a call is due."""
+        """Check again after the given number of seconds, when a call is due."""
         self._skipped.pop(call_id, None)
-        # A regular check finds calls that are due later.
+        # Calls that are due later are found by a regular check.
         if seconds < 2 * _SWEEP_SECONDS:
             asyncio.get_running_loop().call_later(max(0.0, seconds), self.look_soon, context=Context())
 
     def pause(self) -> None:
-        """Hand over no more calls."""
+        """Stop handing over calls."""
         self._work.cancel()
 
     async def close(self) -> None:
@@ -139,7 +143,8 @@ class Sweep(CallDelivery):
                 following = await self._look(room)
                 if following is not None:
                     wait = min(wait, max(0.0, following) + share * self.spread)
-            # Not `asyncio.wait_for`: on Python 3.11 it loses a cancellation that arrives together with the bell.
+            # `asyncio.wait_for` is not used, because on Python 3.11 it loses a cancellation that arrives together with
+            # the bell.
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._bell.wait()
@@ -155,7 +160,7 @@ class Sweep(CallDelivery):
             if not self._is_down:
                 self._is_down = True
                 is_expected = isinstance(error, LedgerDown)
-                message = "tasks cannot be run; this is not logged again until they can be: %s"
+                message = "tasks cannot be run; this error is not logged again until tasks can be run: %s"
                 logger.error(message, error, exc_info=None if is_expected else error)
             return None
         if self._is_down:

@@ -1,7 +1,7 @@
-"""Task workers: claim a store's due tasks, serve one leg of each, and store how the leg ended.
+"""Task workers: they claim a store's due tasks, serve one leg of each task, and store how the leg ended.
 
-A `CallDelivery` decides which tasks are due: by default a `Sweep` of the store, otherwise a `DistributedEngine`'s own
-delivery. Claiming, serving and storing are the same for both.
+A `CallDelivery` decides which tasks are due. By default, this is a `Sweep` of the store; a `DistributedEngine` brings
+its own delivery. Claiming, serving and storing are the same for both.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ if TYPE_CHECKING:
     from roundtrip.stored.desk import ToolHost
 
 logger = logging.getLogger("roundtrip")
-# Limited because each due task repeats these log lines.
+# These log lines are limited, because each due task repeats them.
 _LOG: Final = LimitedLog(logger)
 
 _SKIP_SECONDS: Final = 10.0
-"""How long a worker skips a task that it cannot run."""
+"""How many seconds a worker skips a task that it cannot run."""
 _PAUSE_SECONDS: Final = 1.0
-"""How long a worker skips a due task that it failed to claim."""
+"""How many seconds a worker skips a due task that it failed to claim."""
 _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
 _MAX_FOLLOWED: Final = 10_000
-"""The maximum number of running tasks to check for dead workers."""
+"""When workers have died, at most this many running tasks are checked."""
 _STOP_SECONDS: Final = 10.0
 _ENDING_SECONDS: Final = 1.0
-"""How long a leg may take to stop after it has stored its end."""
+"""How many seconds a leg may take to stop after its end has been stored."""
 
 ServeTask = Callable[[WorkerLeg], Awaitable["Finished | Suspended | Authored"]]
-"""Serves a task's leg. It returns a tool error as a result, and raises `MCPError` for a protocol error."""
+"""Function that serves a task's leg. It returns a tool error as a result, and raises `MCPError` for a protocol error.
+"""
 
 
 @runtime_checkable
 class DistributedEngine(Protocol):
-    """Engine that delivers a server's tasks to workers on any machine, instead of each worker's sweep."""
+    """Engine that delivers a server's tasks to workers on any machine. It replaces each worker's sweep."""
 
     def bind(self, worked_by: Callable[[], Any], book: CallBook, system: System) -> None:
         """Bind the engine to a server. The engine may replace the store through which `book` changes tasks.
 
         Args:
-            worked_by: Returns a context manager that runs the server in one of the engine's workers, and yields the
-                server's
+            worked_by: Returns a context manager that runs the server in a worker of the engine, and yields the server's
                 `CallWorker`.
             book: The tasks.
             system: The clocks and randomness.
@@ -75,7 +75,7 @@ class DistributedEngine(Protocol):
         ...
 
     def start(self) -> None:
-        """Start to watch for due tasks on this event loop."""
+        """Begin to watch for due tasks on this event loop."""
         ...
 
     async def stop(self) -> None:
@@ -100,7 +100,7 @@ class CallWorker:
         tools: The server's tools.
         system: The clocks, ids and randomness.
         most: The maximum number of tasks to run at once. Waiting tasks do not count.
-        deliver: Makes the delivery; None to sweep the store.
+        deliver: Creates the delivery. If it is None, the worker sweeps the store.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class CallWorker:
         self.holder = holder_name(system.entropy(_HOLDER_BYTES))
         self._running: dict[str, asyncio.Task[None]] = {}
         self._request_legs: dict[str, asyncio.Task[None]] = {}
-        """The legs that requests began; see `begin_for_request`."""
+        """The running legs that were begun by requests; see `begin_for_request`."""
         self._claims: dict[str, CallLease] = {}
         self._is_draining = False
         self._stop_listening = book.store.listen(self._check_changes)
@@ -137,18 +137,18 @@ class CallWorker:
 
     @property
     def is_busy(self) -> bool:
-        """Return True while a leg runs."""
+        """Return True while a leg is running."""
         return bool(self._running or self._request_legs)
 
     async def drain(self, seconds: float) -> None:
-        """Stop claiming tasks, and wait at most this many seconds for the running legs to end."""
+        """Stop claiming tasks, and wait at most the given number of seconds for the running legs to end."""
         self._is_draining = True
         self._delivery.pause()
         if self._running or self._request_legs:
             await asyncio.wait([*self._running.values(), *self._request_legs.values()], timeout=seconds)
 
     async def stop(self) -> None:
-        """Give up all running tasks so that other workers continue them."""
+        """Give up all running tasks, so that other workers can continue them."""
         self._is_draining = True
         self._delivery.pause()
         self._stop_listening()
@@ -178,7 +178,7 @@ class CallWorker:
         """
         before = self._running.get(call_id) or self._request_legs.get(call_id)
         if before is not None:
-            # The earlier leg may have stored its end, which made the task due again.
+            # The earlier leg may already have stored its end. This made the task due again.
             await asyncio.wait([before], timeout=_ENDING_SECONDS)
         if self._is_draining or call_id in self._running or call_id in self._request_legs:
             return
@@ -204,7 +204,7 @@ class CallWorker:
         return task
 
     def _follow_dead(self) -> None:
-        """Start an asyncio task that makes the tasks of dead workers due."""
+        """Start an asyncio task that makes the tasks of dead workers due again."""
         task = begin_work(self._end_leases_of_dead(), "follow dead workers")
         self._followers.add(task)
         task.add_done_callback(self._followers.discard)
@@ -213,7 +213,7 @@ class CallWorker:
         try:
             for task in await self._book.store.list(limit=_MAX_FOLLOWED, states=[StoredState.RUNNING]):
                 if is_buried(task.holder):
-                    # Reading the task for a change ends the dead worker's lease.
+                    # Any change to the task, even an empty one, ends the dead worker's lease.
                     await self._book.change(task.call_id, lambda entry, now: None)
         except LedgerDown as error:
             _LOG.warning("the tasks of a dead worker continue only after their leases end: %s", error)
@@ -224,7 +224,8 @@ class CallWorker:
         tells: list[Tell] = []
 
         def claim_it(entry: CallEntry, now: float) -> tuple[CallEntry, float, CallContent, Journal] | Literal[False]:
-            # If this read or the tool lookup fails, another worker may have the key, the newer format or the tool.
+            # If this worker cannot read the content or does not have the tool, another worker may be able to run the
+            # task.
             content = self._book.seal.read(entry.content, call_id)
             journal = self._book.read_journal(content)
             if not entry.has_ended and not self._tools.has_tool(entry.tool, content.origin.version):
@@ -248,8 +249,8 @@ class CallWorker:
         except (ContentUnreadable, TokenRejected):
             self._delivery.skip(call_id, _SKIP_SECONDS)
             message = (
-                "this server cannot read the stored task of call %s; give all workers of a service the same name and "
-                "the same keys"
+                "this server cannot read the stored task of call %s; all servers of a service must have the same "
+                "name and the same keys"
             )
             _LOG.warning(message, call_id)
         except LedgerDown as error:
@@ -264,14 +265,14 @@ class CallWorker:
                 claim = CallLease(self._book, entry, now)
                 await self._serve_leg(WorkerLeg(content, journal, claim, self._book.pinner_of(content)))
             elif claimed is None:
-                # The store has no such task. A store that lost the task may still list it as due.
+                # The store has no such task. A store that lost a task may still list it as due.
                 self._delivery.skip(call_id, _PAUSE_SECONDS)
 
     def _forget_leg(self, legs: dict[str, asyncio.Task[None]], call_id: str, leg: asyncio.Task[None]) -> None:
-        """Forget a leg that has ended, and log any error of the engine itself."""
+        """Forget a leg that has ended. If the engine itself failed, log the error."""
         del legs[call_id]
         error = None if leg.cancelled() else leg.exception()
-        # The leg was cancelled, or another worker took it over while it ended.
+        # Either the leg was cancelled, or another worker took over the call while the leg was ending.
         if error is None or isinstance(error, CallTakenOver):
             return
         self._delivery.skip(call_id, _SKIP_SECONDS)
@@ -286,7 +287,7 @@ class CallWorker:
         return len(self._request_legs) < self.most
 
     def begin_for_request(self, leg: WorkerLeg, context: Context | None = None) -> asyncio.Task[None]:
-        """Begin a leg for a request. The request has already taken a lease for this worker."""
+        """Begin a leg for a request. The request has already claimed the task for this worker."""
         call_id = leg.claim.call_id
         work = begin_work(self._serve_leg(leg), f"call {call_id}", context)
         self._request_legs[call_id] = work
@@ -322,7 +323,7 @@ class CallWorker:
             claim.close()
 
     async def _pause(self, leg: WorkerLeg, end: Suspended | Authored) -> None:
-        """Store a leg's journal, its open questions, and the times and signals that it waits for."""
+        """Store a leg's journal and open questions, and the times and signals that the task waits for."""
         if leg.written is None:
             raise BodyMistake("a task's leg has no journal")
         claim, journal = leg.claim, to_text(self._book.journals.write(leg.written))
@@ -354,7 +355,7 @@ def leave_to_client(
     """Make a due call wait for a request from its client. The call keeps its answers and step results."""
     if not entry.claim(holder, now, lease=0.0):
         return
-    # `claim` counted a try, but no worker died with the task.
+    # `claim` counted a try, but the try counter is only for workers that die while they run the task.
     entry.tries -= 1
     content.needs_client = not content.asked.questions
     entry.apply(StoredEvent.ASK if content.asked.questions else StoredEvent.WAIT, now)

@@ -1,4 +1,4 @@
-"""Subscriptions across instances: the clients of every instance receive each instance's changes."""
+"""Subscriptions across instances: clients of every instance receive the changes that any instance announces."""
 
 from roundtrip.subscriptions.redis import RedisSubscriptionBus
 

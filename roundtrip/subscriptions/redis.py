@@ -1,7 +1,8 @@
-"""`RedisSubscriptionBus`, which sends changes through Redis or Valkey to all instances' clients.
+"""`RedisSubscriptionBus`, which sends changes through Redis or Valkey to the clients of all instances.
 
-The SDK does not notify a bus when to start and stop. So the bus listens to Redis while its event loop has listeners. A
-separate asyncio task sends while events are queued. When the loop ends, it cancels both, like all asyncio tasks.
+The SDK does not tell a bus when to start and stop. So the bus listens to Redis while its event loop has listeners. A
+separate asyncio task sends events while there are any in the queue. When the event loop ends, it cancels both, like all
+asyncio tasks.
 """
 
 import asyncio
@@ -33,16 +34,16 @@ logger = logging.getLogger("roundtrip")
 Listener = Callable[[ServerEvent], None]
 
 _MAX_WAITING_EVENTS: Final = 1024
-"""Events that may be queued for sending or for delivery. Equal events count once."""
+"""Maximum number of events that may be queued for sending or for delivery. Equal events count once."""
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _MAX_PAUSE_SECONDS: Final = 5.0
 _WARNING_SECONDS: Final = 60.0
 _NAME_BYTES: Final = 12
 
-# Message limits. Any Redis client can send messages, so the reader is strict.
+# Limits for messages. The reader is strict, because any Redis client can send messages.
 
 _MAX_EVENTS: Final = 128
-"""Maximum events in one message."""
+"""Maximum number of events in a message."""
 _MAX_URI_BYTES: Final = 2048
 _MAX_NAME_CHARS: Final = 64
 _MAX_ESCAPED_BYTES: Final = 6
@@ -60,14 +61,14 @@ _LISTS: Final[dict[_List, ServerEvent]] = {
 class RedisSubscriptionBus:
     """Bus for a service's instances: `Server(…, subscriptions=RedisSubscriptionBus(url))`.
 
-    An instance's own clients receive an event at once, even if Redis is down. Other instances' clients receive it
-    through Redis. Redis keeps no events, so an instance without a connection misses them. When the instance can listen
-    again, it announces to its clients that each list may have changed.
+    An instance's own clients receive an event at once, even if Redis is down. Clients of other instances receive the
+    event through Redis. Redis does not keep events, so an instance without a connection misses them. When this instance
+    can listen again, it announces to its clients that each list may have changed.
 
     Args:
         url: A connection URL, for example `redis://redis.internal:6379/0`, `rediss://…` or `unix://…`. For a cluster,
-            any node's URL.
-        channel: The channel that all instances of one service share.
+            the URL of any node.
+        channel: The channel that all of the service's instances share.
         timeout: Maximum seconds for one request, including connecting.
         **options: Connection options for `redis.asyncio.Redis.from_url`.
 
@@ -86,7 +87,7 @@ class RedisSubscriptionBus:
         self._loop_hub: RunVar[_Hub] = RunVar(f"roundtrip_bus_{id(self)}")
 
     async def publish(self, event: ServerEvent) -> None:
-        """Deliver an event to this instance's listeners, and queue it for other instances without waiting."""
+        """Deliver an event to this instance's listeners. Also queue it for other instances, without waiting."""
         hub = self._hub()
         hub.deliver(event)
         with self._lock:
@@ -97,7 +98,7 @@ class RedisSubscriptionBus:
             hub.send(event)
         else:
             logger.warning("a resource update is not sent to other instances: its URI is too long or is not valid text")
-        # Like the SDK's own bus, yield to the event loop, so that streams can send during a burst of events.
+        # Like the SDK's own bus, yield to the event loop. Streams can then send during a burst of events.
         await anyio.lowlevel.checkpoint()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -116,16 +117,17 @@ class RedisSubscriptionBus:
         return unsubscribe
 
     async def aclose(self) -> None:
-        """Send this event loop's queued events within the timeout, and close its connections.
+        """Send this event loop's queued events, for at most the timeout. Then close its connections.
 
-        Listeners still receive events that this instance publishes. The next publication or listener connects again.
+        Listeners still receive events that this instance publishes. The next publication or listener opens a new
+        connection.
         """
         await self._hub().aclose()
         await self._connections.aclose()
 
     def _hub(self) -> "_Hub":
         if (hub := self._loop_hub.get(None)) is None:
-            # A forked child inherits the name but counts as another instance.
+            # A forked child inherits the name, but must count as another instance.
             name = f"{self._name}-{os.getpid()}"
             hub = _Hub(self._connections, self._channel, name=name, timeout=self._timeout)
             self._loop_hub.set(hub)
@@ -133,7 +135,7 @@ class RedisSubscriptionBus:
 
 
 class _Hub:
-    """Listeners and queued events of one event loop, with the asyncio tasks that send and listen."""
+    """One event loop's listeners and queued events, and the asyncio tasks that send and listen."""
 
     def __init__(self, connections: RedisConnections, channel: str, *, name: str, timeout: float) -> None:
         self._connections = connections
@@ -177,7 +179,7 @@ class _Hub:
             _enqueue(self._incoming, event)
         if first:
             with suppress(RuntimeError):
-                # An event loop that has ended has no listeners, so ignore its error.
+                # If the event loop has ended, it has no listeners, so ignore the error.
                 self.loop.call_soon_threadsafe(self._deliver_incoming)
 
     def _deliver_incoming(self) -> None:
@@ -207,7 +209,7 @@ class _Hub:
         return self.loop.create_task(work, context=contextvars.Context())
 
     async def _send(self) -> None:
-        """Send the queued events. Each batch holds the events that are queued when it is sent."""
+        """Send the queued events. Each batch contains the events that are in the queue when the batch is sent."""
         pauses = _retry_pauses()
         was_down = False
         while self._outgoing:
@@ -225,8 +227,8 @@ class _Hub:
             else:
                 pauses = _retry_pauses()
                 if was_down:
-                    # Other instances may still pause before they listen again. So repeat the events after the longest
-                    # pause.
+                    # Other instances may not be listening yet, because they pause after a failure. So send the events
+                    # again after the longest possible pause.
                     was_down = False
                     self._resend_later([*batch, *self._outgoing])
         if self._dropped:
@@ -256,7 +258,7 @@ class _Hub:
             try:
                 async with self._connections.subscribed(self._channel) as messages:
                     since = self.loop.time()
-                    # Existing listeners may have missed events before this connection.
+                    # Existing listeners may have missed events while there was no connection.
                     for event in _LISTS.values():
                         self.deliver(event)
                     await self._deliver_messages(messages)
@@ -265,22 +267,22 @@ class _Hub:
             except Exception:
                 logger.exception("changes from other instances cannot be received for now")
             if self.loop.time() - since > _MAX_PAUSE_SECONDS:
-                # A shorter connection counts as a failure, because clients fetch all lists again after each new
-                # connection.
+                # If the connection was shorter than this, it counts as a failure. Clients fetch all lists again after
+                # each new connection.
                 pauses = _retry_pauses()
             await asyncio.sleep(next(pauses))
 
     async def _deliver_messages(self, messages: AsyncIterable[bytes | None]) -> None:
-        """Deliver events from messages until the connection breaks."""
+        """Deliver the events in messages until the connection breaks."""
         waiting: dict[ServerEvent, None] = {}
         async for message in messages:
-            # Group messages that arrive together, so that equal events are delivered only once.
+            # Collect messages that arrive together. Equal events in them are delivered only once.
             if message is not None:
                 waiting.update(dict.fromkeys(self._events_in(message)))
             if message is None or len(waiting) >= _MAX_EVENTS:
                 for event in waiting:
                     self.deliver(event)
-                    # Client streams have limited queues and need a moment to send.
+                    # Client streams have limited queues, so give the streams a moment to send.
                     await asyncio.sleep(0)
                 waiting.clear()
 
@@ -290,7 +292,7 @@ class _Hub:
         except _UnreadableMessage as error:
             self._warn_rarely("a message on the change channel is ignored: %s", error)
             return ()
-        # Skip this instance's own events, which were already delivered here.
+        # Skip this instance's own events. They have already been delivered here.
         return () if message.sender == self._name else message.events()
 
     def _warn_rarely(self, text: str, error: Exception) -> None:
@@ -301,7 +303,7 @@ class _Hub:
 
 
 def _retry_pauses() -> Iterator[float]:
-    """Yield pauses between attempts. Pauses grow, and are random so that instances do not all retry at once."""
+    """Yield pauses between attempts. The pauses grow. They are random, so that instances do not all retry at once."""
     pause = _FIRST_PAUSE_SECONDS
     while True:
         yield pause * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
@@ -309,8 +311,8 @@ def _retry_pauses() -> Iterator[float]:
 
 
 def _enqueue(queue: dict[ServerEvent, None], event: ServerEvent) -> int:
-    """Queue an event once. Return how many of the oldest events were dropped to make room."""
-    # Listeners fetch the whole list again, so only the latest equal event matters.
+    """Queue an event, or move it to the end if it is already queued. Return the number of dropped old events."""
+    # For each event, listeners fetch a whole list again. So among equal events, only the latest one matters.
     queue.pop(event, None)
     queue[event] = None
     if len(queue) <= _MAX_WAITING_EVENTS:
@@ -320,11 +322,11 @@ def _enqueue(queue: dict[ServerEvent, None], event: ServerEvent) -> int:
 
 
 class _UnreadableMessage(ValueError):
-    """The data is not a valid message. The error text says why without quoting the data."""
+    """Error for data that is not a valid message. Its text gives the reason without quoting the data."""
 
 
 class _ChangeMessage(BaseModel):
-    """Message with one instance's changes."""
+    """A message with one instance's changes."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
@@ -338,7 +340,7 @@ class _ChangeMessage(BaseModel):
 
     @classmethod
     def of(cls, events: Sequence[ServerEvent], *, sender: str) -> "_ChangeMessage":
-        """Build a message from events. Every event must fit."""
+        """Build a message from events. Each event must fit into a message."""
         lists: list[_List] = [name for event in events for name, known in _LISTS.items() if event == known]
         updated = [event.uri for event in events if isinstance(event, ResourceUpdated)]
         return cls(version=1, sender=sender, lists=lists, updated=updated)
@@ -360,7 +362,7 @@ def _fits_in_message(event: ServerEvent) -> bool:
 
 
 def _read_message(data: object) -> _ChangeMessage:
-    """Parse a message, which any Redis client may have sent.
+    """Parse a message. Any Redis client may have sent it.
 
     Raises:
         _UnreadableMessage: The data is not a valid message.

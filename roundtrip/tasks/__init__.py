@@ -1,1 +1,1 @@
-"""The Tasks extension: its methods, and notifications to clients that listen for tasks."""
+"""The Tasks extension: its methods, and notifications for clients that listen to tasks."""

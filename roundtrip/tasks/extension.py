@@ -1,8 +1,8 @@
 """The Tasks extension: its methods, the results of calls that become tasks, and `notifications/tasks`.
 
-A client can listen for tasks on any instance that shares the store. The SDK's handler still serves
-`subscriptions/listen`, but does not know tasks. So it gets a session that adds the tasks to its acknowledgment. A
-second asyncio task sends the notifications on the same stream.
+A client can listen to tasks on any instance that shares the store. `subscriptions/listen` is still served by the SDK's
+handler, which does not know tasks. So this handler gets a session that adds the tasks to its acknowledgment. A separate
+asyncio task sends the notifications on the same stream.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from roundtrip.stored.service import CallService
 
 logger = logging.getLogger("roundtrip")
-# Limited because clients can trigger these log lines.
+# These log lines are limited, because clients can trigger them.
 _LOG: Final = LimitedLog(logger)
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
@@ -60,7 +60,7 @@ _LISTEN: Final = "subscriptions/listen"
 _HEADER_MISMATCH: Final = -32020
 _EXTENSION_MISSING: Final = -32021
 _MAX_TASKS: Final = 256
-"""The maximum number of tasks that one stream may listen for."""
+"""The maximum number of tasks that one stream may listen to."""
 _RETRY_SECONDS: Final = 1.0
 _DIGEST_BYTES: Final = 16
 
@@ -73,7 +73,7 @@ def serve_extension(host: ToolHost, service: CallService) -> None:
         return
     server.extensions[EXTENSION] = {}
     host.desk.features.insert(0, _TaskCreation(service))
-    # Just before the innermost middleware, so that all of the author's middleware runs first.
+    # Insert it just before the innermost middleware. Then all the author's middleware runs first.
     position = entries.index(host) if host in entries else len(entries)
     server.middleware.insert(position, TaskMethods(service.book, host.legs.parts, host.stamp))
 
@@ -96,7 +96,7 @@ class _TaskCreation:
 
 
 def declares_tasks(ctx: ServerRequestContext[Any, Any]) -> bool:
-    """Return True if the request's client has declared the extension."""
+    """Return True if the client that sent the request has declared the extension."""
     capabilities: ClientCapabilities | None = ctx.session.client_capabilities
     return capabilities is not None and EXTENSION in (capabilities.extensions or {})
 
@@ -108,7 +108,7 @@ def extension_missing() -> MCPError:
 
 
 def require_task(function: AskingFunction, incoming: Incoming) -> None:
-    """Reject a request for a tool that runs only as a task if the client cannot use tasks.
+    """Reject a request if its tool runs only as a task and its client cannot use tasks.
 
     Raises:
         MCPError: The client has not declared the extension.
@@ -126,7 +126,7 @@ class TaskMethods:
 
     Args:
         book: The server's tasks.
-        parts: The server's keys, which identify the client.
+        parts: The server's keys, with which the client is identified.
         stamp: Returns the server's description for result metadata.
     """
 
@@ -136,7 +136,7 @@ class TaskMethods:
         self._stamp = stamp
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message, with the signature of the SDK's middleware."""
+        """Serve one message. This method has the signature that the SDK's middleware needs."""
         if not is_retry_era(ctx.protocol_version):
             return await call_next(ctx)
         if ctx.method == _LISTEN and (ids := _requested_tasks(ctx.params)) is not None:
@@ -161,13 +161,14 @@ class TaskMethods:
         return {**shown, "resultType": "complete", "_meta": {**self._stamp()}}
 
     async def _find_own(self, ctx: ServerRequestContext[Any, Any], task_id: str) -> StoredView | None:
-        """Return this client's task; None if there is no such task, or if another client owns it."""
+        """Return this client's task. Return None if there is no such task, or if it belongs to another client."""
         call_id, secret = split_id(task_id)
         # `compare_digest` rejects text that is not ASCII.
         view = await self._book.find(call_id) if secret.isascii() else None
         if view is None or not hmac.compare_digest(view.content.origin.secret, secret):
             return None
-        # This handle is not a task's. If it were accepted here, its holder could answer for the call page's user.
+        # This handle belongs to a call that is not a task. If it were accepted here, the client could answer in place
+        # of the user of the call page.
         if view.content.is_continued:
             return None
         if view.content.origin.principal != self._parts.protection.principal(ctx):
@@ -178,11 +179,11 @@ class TaskMethods:
     async def _listen(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext, ids: Sequence[str]
     ) -> HandlerResult:
-        """Serve a stream that listens for tasks. Tasks that the client does not own are not acknowledged."""
+        """Serve a stream that listens to tasks. Tasks that belong to other clients are not acknowledged."""
         if not declares_tasks(ctx):
             raise extension_missing()
         try:
-            # Keep only the ids. Task contents would stay in memory as long as the stream lives.
+            # Keep only the ids. The tasks' contents would stay in memory as long as the stream.
             own = {split_id(task_id)[0]: task_id for task_id in ids if await self._find_own(ctx, task_id) is not None}
         except LedgerDown as error:
             raise _unreachable_error(error) from error
@@ -197,7 +198,7 @@ class TaskMethods:
                 raise MCPError(code=INVALID_PARAMS, message="tasks/update needs an inputResponses object")
             await self._book.answer(view.entry.call_id, cast("Mapping[str, Any]", responses))
         elif view.content.channel.reply is None:
-            # A task that has ended only for its client continues as a call, so it is not cancelled.
+            # If the task has ended only for its client, it continues as a call, so do not cancel it.
             await self._book.cancel(view.entry.call_id)
         return {}
 
@@ -208,7 +209,8 @@ def _unreachable_error(error: LedgerDown) -> MCPError:
 
 
 def _check_name(ctx: ServerRequestContext[Any, Any], task_id: str) -> None:
-    """Check the `Mcp-Name` header, by which proxies route a task's requests. Clients on older SDKs do not send it.
+    """Check the `Mcp-Name` header, by which proxies route requests for a task. Clients on older SDKs do not send this
+    header.
 
     Raises:
         MCPError: The header names another task.
@@ -226,10 +228,10 @@ class _TaskNotification(Notification[dict[str, Any], Literal["notifications/task
 
 
 def _requested_tasks(params: Mapping[str, Any] | None) -> Sequence[str] | None:
-    """Return the ids of the tasks that a request listens for; None if the request does not mention tasks.
+    """Return the ids of the tasks that a request listens to. Return None if the request does not mention tasks.
 
     Raises:
-        MCPError: The ids are not a list of texts, or there are too many.
+        MCPError: The ids are not a list of texts, or there are too many ids.
     """
     wanted: object = (params or {}).get("notifications")
     if not isinstance(wanted, Mapping):
@@ -248,17 +250,17 @@ def _requested_tasks(params: Mapping[str, Any] | None) -> Sequence[str] | None:
 async def _serve_stream(
     book: CallBook, ctx: ServerRequestContext[Any, Any], call_next: CallNext, tasks: Mapping[str, str]
 ) -> HandlerResult:
-    """Serve one stream whose client listens for tasks.
+    """Serve one stream whose client listens to tasks.
 
     Args:
         book: The server's tasks.
         ctx: The request.
         call_next: Serves the rest of the stream.
-        tasks: The task ids by call id. The client owns all of these tasks.
+        tasks: The task ids, by call id. These tasks all belong to the client.
     """
     stream = _TaskStream(book, ctx, tasks)
     stop = book.store.listen(stream.note_change)
-    # Not in a task group, which would wrap errors from the SDK's handler.
+    # Do not use a task group, because it would wrap errors from the SDK's handler.
     pump = asyncio.get_running_loop().create_task(stream.pump(), name="roundtrip: send the states of tasks")
     try:
         return await call_next(stream.context())
@@ -268,26 +270,27 @@ async def _serve_stream(
 
 
 class _TaskStream:
-    """One stream, and the tasks whose state it must still send."""
+    """One stream, and the tasks whose state the stream must still send."""
 
     def __init__(self, book: CallBook, ctx: ServerRequestContext[Any, Any], tasks: Mapping[str, str]) -> None:
         self._tasks = tasks
         self._book = book
         self._ctx = ctx
         self._sent: dict[str, bytes] = {}
-        """Digests of the last states sent. The states themselves may contain large results."""
-        # All tasks at first, because a task may have changed before the client began to listen.
+        """For each task, the digest of the last state that was sent. The states themselves may contain large results.
+        """
+        # Begin with all tasks, because a task may have changed before the client began to listen.
         self._changed: dict[str, None] = dict.fromkeys(tasks)
         self._bell = anyio.Event()
         self._is_acknowledged = anyio.Event()
 
     def context(self) -> ServerRequestContext[Any, Any]:
-        """Return the request with a session that acknowledges the tasks."""
+        """Return the request, with a session that acknowledges the tasks."""
         session = _AcknowledgingSession(self._ctx.session, list(self._tasks.values()), self._is_acknowledged)
         return replace(self._ctx, session=cast("ServerSession", session))
 
     def note_change(self, call_id: str | None) -> None:
-        """Note that a task may have changed. None means all tasks, because the store may have missed changes."""
+        """Record that a task may have changed. None stands for all tasks: the store may have missed changes."""
         if call_id is None or call_id in self._tasks:
             self._changed.update(dict.fromkeys(self._tasks if call_id is None else (call_id,)))
             self._bell.set()
@@ -328,7 +331,7 @@ class _TaskStream:
 
 
 class _AcknowledgingSession:
-    """The SDK's session, with the tasks added to the stream's acknowledgment."""
+    """The SDK's session, which also lists the tasks in the stream's acknowledgment."""
 
     def __init__(self, session: ServerSession, ids: list[str], sent: anyio.Event) -> None:
         self._session = session

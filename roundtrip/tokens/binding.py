@@ -3,8 +3,8 @@
 A token resumes only the request that it was written for: the same method, tool and arguments, at the same service, from
 the same caller. Each part gets a separate digest, so that a rejection can say which part differs. Digests of names that
 authors choose have four bytes. Digests of the caller, and of values that clients choose (arguments, resource URIs),
-have 12, and include the call id. No client knows this id before the call begins, so no client can search for a
-collision. The digests reveal neither the caller nor that two calls have the same caller.
+have 12 bytes, and include the call id. No client knows this id before the call begins, so no client can search for a
+collision. The digests reveal neither the caller nor whether two calls have the same caller.
 """
 
 import hashlib
@@ -31,12 +31,12 @@ _CHOSEN_BYTES: Final = 12
 _METHODS: Final = ("tools/call", "prompts/get", "resources/read")
 _RESOURCE: Final = "resources/read"
 
-# Sorted keys: a client may send the same arguments in another order.
+# The keys are sorted, because a client may send the same arguments in another order.
 _canonical: Final[Callable[[Any], str]] = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 class TokenBinding(NamedTuple):
-    """Token binding. The principal's digest is empty if the token is not bound to a caller."""
+    """A token's binding. The principal's digest is empty if the token is not bound to a caller."""
 
     method: str
     target: bytes
@@ -46,8 +46,8 @@ class TokenBinding(NamedTuple):
 
 
 def pack_binding(method: str, params: Mapping[str, Any] | None, *, audience: bytes, call: bytes, bound: bool) -> bytes:
-    """Return the first bytes of a request's token payload. If `bound`, the principal's digest must be appended
-    to them.
+    """Return the first bytes of a request's token payload. If `bound` is true, the caller of this function must append
+    the principal's digest.
     """
     sent: Mapping[str, Any] = params or {}
     if method == _RESOURCE:
@@ -59,7 +59,7 @@ def pack_binding(method: str, params: Mapping[str, Any] | None, *, audience: byt
 
 
 def read_binding(payload: bytes) -> tuple[TokenBinding, int]:
-    """Read a payload's binding, and return it with its size.
+    """Read the binding from a payload. Return the binding and its size.
 
     Raises:
         TokenRejected: The bytes are not a binding, or have another version.
@@ -75,7 +75,7 @@ def read_binding(payload: bytes) -> tuple[TokenBinding, int]:
 
 
 def rejection_of(binding: TokenBinding, wanted: bytes) -> RejectionReason:
-    """Return why a token's binding does not match a request's. The caller is not compared here."""
+    """Return the reason why a token's binding does not match a request's binding. The caller is not compared here."""
     other, _ = read_binding(wanted + binding.principal)
     if binding.method != other.method:
         return RejectionReason.OTHER_METHOD
@@ -87,7 +87,7 @@ def rejection_of(binding: TokenBinding, wanted: bytes) -> RejectionReason:
 
 
 def audience_digest(audience: str | None) -> bytes:
-    """Return the digest of a service name. The value `None` has a digest as well."""
+    """Return the digest of a service name. Also return a digest if the name is None."""
     return _digest("" if audience is None else f"audience:{audience}")[:_NAME_BYTES]
 
 
@@ -97,7 +97,7 @@ def principal_digest(principal: str, call: bytes) -> bytes:
 
 
 def is_principal(digest: bytes, principal: str, call: bytes) -> bool:
-    """Return True if the digest is this caller's."""
+    """Return True if the digest belongs to this caller."""
     return hmac.compare_digest(digest, principal_digest(principal, call))
 
 

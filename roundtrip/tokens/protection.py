@@ -28,19 +28,21 @@ class Protection(NamedTuple):
     policy: RequestStateSecurity
     journals: JournalCodec
     tokens: TokenCodec | None
-    """The token codec; None if the SDK's policy provides the codec."""
+    """The token codec. It is None if the SDK's policy provides the codec."""
     ring: KeyRing | None
-    """The keys; None if there is no key for signing and sealing."""
+    """The key ring. It is None if there is no key for signing and sealing."""
     trace_key: bytes | None
-    """Key for the digests that transcripts contain."""
+    """The key for the digests in transcripts."""
     hints: tuple[str, ...] = ()
-    """The keys' public names. The first one belongs to the key that signs."""
+    """The keys' public names. The first name belongs to the key that signs."""
     ledger_sealer: Sealer | None = None
-    """Seals the results that are stored in ledgers outside this process."""
+    """Seals results that are stored in a ledger outside this process."""
     guess_key: bytes | None = None
-    """Key for the digests of counted answers. Ledgers store digests, so that the answers cannot be read there."""
+    """The key for digests of counted answers. Ledgers store these digests instead of the answers, so no answer can be
+    read there.
+    """
     own_key: bool = False
-    """True if this process generated the key, so that no other process has it."""
+    """True if this process generated the key. Then no other process has the key."""
 
     def principal(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
         """Return the principal to which a request's token is bound."""
@@ -48,12 +50,12 @@ class Protection(NamedTuple):
         return bind(request) if bind is not None and request is not None else None
 
     def user(self, request: ServerRequestContext[Any, Any] | None) -> str | None:
-        """Return a request's principal; None if the principal identifies a client rather than a user."""
+        """Return a request's principal. Return None if the principal identifies a client and not a user."""
         return None if self.knows_client_alone else self.principal(request) or None
 
     @property
     def knows_client_alone(self) -> bool:
-        """Return True if this request's access token names a client but no subject."""
+        """Return True if this request's access token names a client but not a user (it has no subject)."""
         if self.policy.bind_principal is not authenticated_principal:
             return False
         token = get_access_token()
@@ -78,8 +80,8 @@ class Protection(NamedTuple):
         latest = max(journal.written, journal.born) + self.policy.ttl
         if journal.deadline > latest:
             journal = replace(journal, deadline=latest)
-        # Do not deflate if a codec may encrypt the bytes: the length of deflated text reveals some of its content. An
-        # author's codec may encrypt.
+        # If a codec may encrypt the bytes, do not deflate them, because the length of deflated text reveals some of its
+        # content. An author's codec may encrypt.
         packed = self.journals.write(journal, deflate=self.tokens is not None and not self.tokens.encrypts)
         if self.tokens is not None:
             self.tokens.check(journal, MAX_BINDING_BYTES + len(packed))

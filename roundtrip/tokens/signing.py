@@ -1,5 +1,5 @@
-"""Sign and verify tokens. This module is imported when the server makes its first token, because most tools never make
-one.
+"""Token signatures. Most tools never make a token, so this module is imported only when the server makes its
+first token.
 """
 
 import hmac
@@ -9,12 +9,14 @@ from typing import Final
 from itsdangerous import Signer
 from itsdangerous.signer import SigningAlgorithm
 
-# 128 bits: RFC 2104 allows this length, and AES-GCM tags have it.
+# A signature has 128 bits. RFC 2104 allows this length, and AES-GCM tags also have it.
 _SIGNATURE_BYTES: Final = 16
 
 
 class ShortHmac(SigningAlgorithm):
-    """The first half of an HMAC-SHA-256. Making an `hmac` object for each signature would take three times as long."""
+    """The first half of an HMAC-SHA-256. This code does not create an `hmac` object for each signature, which would
+    take three times as long.
+    """
 
     def get_signature(self, key: bytes, value: bytes) -> bytes:
         """Return a value's signature."""
@@ -22,6 +24,6 @@ class ShortHmac(SigningAlgorithm):
 
 
 def signer_of(subkeys: Sequence[bytes]) -> Signer:
-    """Return a signer for keys listed newest first."""
-    # itsdangerous signs with the last key in its list, but our newest key comes first.
+    """Return a signer for the given keys. The newest key comes first."""
+    # itsdangerous signs with the last key in its list. Our newest key comes first, so reverse the list.
     return Signer(list(reversed(subkeys)), key_derivation="none", algorithm=ShortHmac(), sep=".")

@@ -1,8 +1,8 @@
-"""Tickets in question URLs. A page uses its ticket to find the call and to check the user.
+"""Tickets in question URLs. With the ticket, a page finds the call and checks the user.
 
-A ticket names a call and a purpose, and expires when the call does. It is bound to the principal who was asked (S12),
-so another user cannot use the link. Every leg makes the same ticket, so a question with a ticket in its URL does not
-change.
+A ticket names a call and a purpose, and expires at the same time as the call. It is bound to the principal who was
+asked (S12), so another user cannot use the link. Every leg makes the same ticket, so the URL of a question does not
+change from leg to leg.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _PRINCIPAL_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Content of a verified ticket."""
+    """The content of a verified ticket."""
 
     call_id: str
     purpose: str
@@ -41,7 +41,7 @@ class TicketOffice:
         )
 
     def issue(self, call_id: str, purpose: str, *, expires: float, principal: str | None) -> str:
-        """Return a call's ticket for one purpose."""
+        """Return a ticket for a call and a purpose."""
         bound = None if principal is None else _bind(call_id, principal)
         claims = json.dumps([call_id, purpose, int(expires), bound], separators=(",", ":"))
         return self._signer.sign("rt1." + to_text(claims.encode())).decode()

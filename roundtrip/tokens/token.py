@@ -8,7 +8,7 @@ A token is ASCII text in three parts, separated by dots:
 `body` is the payload in base64url: the binding, then the journal. `signature` is the first half of an HMAC-SHA-256 over
 everything before it. A token is verified before it is decoded, and has exactly one valid spelling.
 
-`specs/token.md` describes the bytes and the threats. `specs/vectors/` has tokens that every version decodes.
+`specs/token.md` describes the bytes and the threats. `specs/vectors/` contains tokens that every version can decode.
 """
 
 import json
@@ -48,8 +48,8 @@ _HINT_BYTES: Final = 3
 _SIGNATURE_CHARS: Final = 22
 _OVERHEAD_CHARS: Final = len("r3s0000..") + _SIGNATURE_CHARS
 _ENCRYPTED: Final = b"r3e"
-# A signature's last character carries only two bits. itsdangerous ignores the other four; this pattern requires them to
-# be 0.
+# The last character of a signature carries only two bits. itsdangerous ignores the other four bits; this pattern
+# requires them to be 0.
 _TOKEN: Final = re.compile(
     r"r3(?P<kind>[se])(?P<hint>[A-Za-z0-9_-]{4})\.(?P<body>[A-Za-z0-9_-]+)\.[A-Za-z0-9_-]{21}[AQgw]", re.ASCII
 )
@@ -58,7 +58,7 @@ Entropy = Callable[[int], bytes]
 
 
 class KeyRing:
-    """A server's secrets, newest first. The first one signs and seals, and every one can verify and open.
+    """A server's secrets, newest first. The first secret signs and seals. Every secret can verify and open.
 
     Raises:
         ValueError: There is no key, or a key is repeated or shorter than 32 bytes.
@@ -67,26 +67,26 @@ class KeyRing:
 
     def __init__(self, keys: Sequence[bytes | bytearray | str]) -> None:
         if isinstance(cast("object", keys), bytes | bytearray | str):
-            raise TypeError("keys= takes a list of keys, newest first: keys=[key], not keys=key")
+            raise TypeError("keys= must be a list of keys, newest first; write keys=[key], not keys=key")
         secrets: list[bytes] = []
         for position, key in enumerate(cast("Sequence[object]", keys)):
             if not isinstance(key, bytes | bytearray | str):
-                raise TypeError(f"keys[{position}] must be bytes or str, not {type(key).__name__}")
+                raise TypeError(f"keys[{position}] must be bytes or str, got {type(key).__name__}")
             secret = key.encode() if isinstance(key, str) else bytes(key)
             if len(secret) < _MIN_KEY_BYTES:
                 raise ValueError(
-                    f"keys[{position}] has {len(secret)} bytes; a key needs at least {_MIN_KEY_BYTES} of secret "
-                    'randomness. Make one with: python -c "import secrets; print(secrets.token_hex(32))"'
+                    f"keys[{position}] must have at least {_MIN_KEY_BYTES} random secret bytes, got {len(secret)}; "
+                    'make a key with: python -c "import secrets; print(secrets.token_hex(32))"'
                 )
             if secret in secrets:
                 raise ValueError(f"keys[{position}] repeats an earlier key; list each key once, newest first")
             secrets.append(secret)
         if not secrets:
-            raise ValueError("keys= must list at least one key, got none; without keys=, the process makes its own key")
+            raise ValueError("keys= must list at least one key; if the process may make its own key, leave out keys=")
         self._secrets = tuple(secrets)
 
     def derive(self, purpose: bytes) -> list[bytes]:
-        """Derive one subkey from each secret for one purpose, newest first (HKDF-SHA-256)."""
+        """Derive one subkey from each secret for one purpose (HKDF-SHA-256). The newest subkey comes first."""
         info = b"roundtrip/1/" + purpose
         return [HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(secret) for secret in self._secrets]
 
@@ -103,17 +103,17 @@ class Sealer:
         self._entropy = entropy
 
     def seal(self, plain: bytes, bound_to: bytes) -> bytes:
-        """Encrypt with the newest key. `open` needs the same `bound_to`."""
+        """Encrypt with the newest key. To decrypt, pass the same `bound_to` to `open`."""
         nonce = self._entropy(_NONCE_BYTES)
         return nonce + self._ciphers[0].encrypt(nonce, _framed(plain), bound_to)
 
     @staticmethod
     def size_of(size: int) -> int:
-        """Return how many bytes a plain text of this size has when it is sealed."""
+        """Return the sealed size of a plain text with this many bytes."""
         return size + _LENGTH_BYTES + -(size + _LENGTH_BYTES) % _PADDING_BYTES + _NONCE_BYTES + _TAG_BYTES
 
     def open(self, sealed: bytes, bound_to: bytes) -> bytes:
-        """Decrypt with the key that fits.
+        """Decrypt with the key that sealed the value.
 
         Raises:
             TokenRejected: No key fits, or the value was sealed for another use.
@@ -131,12 +131,12 @@ class Sealer:
 
 
 def seal_text(sealer: Sealer | None, text: str, *bound_to: str, hint: str = "") -> str:
-    """Return a text as the ledger stores it: sealed, or unchanged if there is no sealer.
+    """Return a text in the form that the ledger stores: sealed, or unchanged if there is no sealer.
 
     Args:
         sealer: Seals texts that leave this process's memory.
         text: The text, which is JSON.
-        bound_to: `open_text` needs the same values.
+        bound_to: Values that `open_text` must also receive.
         hint: Text to put before the sealed text.
     """
     if sealer is None:
@@ -150,7 +150,7 @@ def open_text(sealer: Sealer | None, stored: str, *bound_to: str) -> str:
 
     Raises:
         TokenRejected: No key fits, or the text was sealed for another use.
-        ValueError: The text is malformed, is sealed although there is no sealer, or is plain although there is one.
+        ValueError: The text is malformed. Or it is sealed and there is no sealer, or it is plain and there is a sealer.
     """
     is_sealed = stored.startswith(SEALED_PREFIX)
     if sealer is None and not is_sealed:
@@ -171,21 +171,21 @@ def _unframed(framed: bytes) -> bytes:
 
 
 def _frame_unsealed(plain: bytes, bound_to: bytes) -> bytes:
-    """Give an author's `request_state` the layout of a sealed part, without sealing it. The author's codec protects it,
-    as in the SDK.
+    """Give an author's `request_state` the layout of a sealed part, without sealing it. As in the SDK, the author's
+    codec protects the value.
     """
     return b"\0" * _NONCE_BYTES + _framed(plain) + b"\0" * _TAG_BYTES
 
 
 def _read_unsealed(sealed: bytes, bound_to: bytes) -> bytes:
-    """Read bytes that `_frame_unsealed` wrote, and reject bytes that were really sealed."""
+    """Read bytes that `_frame_unsealed` wrote. Reject bytes that were really sealed."""
     if sealed[:_NONCE_BYTES].strip(b"\0") or sealed[-_TAG_BYTES:].strip(b"\0"):
         raise ValueError("the journal has a sealed part, but there is no key to open it with")
     return _unframed(sealed[_NONCE_BYTES:-_TAG_BYTES])
 
 
 class JournalCodec:
-    """Codec for journals, with a size limit. Its `pinner` makes the pins."""
+    """Codec for journals, with a size limit. Its `pinner` makes pins."""
 
     def __init__(
         self, sealer: Sealer | None, *, pinner: Pinner | None = None, max_bytes: int = MAX_JOURNAL_BYTES
@@ -196,11 +196,11 @@ class JournalCodec:
 
     @property
     def can_seal(self) -> bool:
-        """Return True if there is a key that can seal values that the client must not read."""
+        """Return True if there is a key with which to seal values that the client must not read."""
         return self._sealer is not None
 
     def write(self, journal: Journal, *, deflate: bool = False) -> bytes:
-        """Return the journal's bytes. Pass `deflate` only if the bytes are not encrypted afterwards.
+        """Return a journal's bytes. Pass `deflate=True` only if the bytes are not encrypted afterwards.
 
         Raises:
             TokenTooLarge: The journal exceeds the limit.
@@ -208,14 +208,14 @@ class JournalCodec:
         """
         if self._sealer is None and journal.computed:
             raise KeysMissing(
-                "a call must hide a value from its client (a step's result or a fallback), but request_state_security= "
-                "has no key to seal it with; add seal_keys="
+                "a call must hide a step's result or a fallback from its client, but request_state_security= "
+                "has no key for sealing; add seal_keys="
             )
         seal = self._sealer.seal if self._sealer is not None else _frame_unsealed
         return pack(journal, seal, deflate=deflate, limit=self._max_bytes)
 
     def read(self, packed: bytes) -> Journal:
-        """Read a verified token's journal.
+        """Read the journal from a verified token.
 
         Raises:
             TokenRejected: This version cannot read the journal.
@@ -233,8 +233,8 @@ class TokenCodec:
     Args:
         ring: The server's keys.
         entropy: A function that makes nonces, like `os.urandom`.
-        encrypt: Encrypt the whole token, not only the values that the client must not read.
-        max_token_bytes: The size limit for a token, both when the codec makes it and when it reads it.
+        encrypt: Encrypt the whole token, and not only the values that the client must not read.
+        max_token_bytes: The size limit for a token. It applies both to new tokens and to tokens that the codec reads.
     """
 
     def __init__(
@@ -249,7 +249,9 @@ class TokenCodec:
 
     @cached_property
     def _signers(self) -> "Mapping[str, Signer]":
-        """Signers by key hint. A hint has several signers in the rare case that two keys share it."""
+        """Return the signers by key hint. A hint has several signers only in the rare case that several keys have the
+        same hint.
+        """
         keys: dict[str, list[bytes]] = {}
         for hint, subkey in zip(self._hints, self._subkeys, strict=True):
             keys.setdefault(hint, []).append(subkey)
@@ -268,7 +270,7 @@ class TokenCodec:
         return token
 
     def check(self, journal: Journal, size: int) -> None:
-        """Check that the token for a payload with this size would not be too large.
+        """Check that a token would not be too large if its payload has this size.
 
         Raises:
             TokenTooLarge: The token would exceed the limit; the error lists the journal's largest entries.

@@ -41,7 +41,7 @@ async def test_sqlite_file_of_another_format(tmp_path: Path) -> None:
     assert run(path, "PRAGMA user_version") == 1
     run(path, "PRAGMA user_version = 2")
     with pytest.raises(
-        LedgerDown, match=r"has format 2, from a later version .* only format 1; upgrade roundtrip, or use anot"
+        LedgerDown, match=r"has format 2, which a later version .* only format 1; upgrade roundtrip, or use anot"
     ):
         await claimed(SqliteLedger(path), "c")
     assert run(path, "SELECT count(*) FROM entries") == 1
@@ -58,7 +58,7 @@ async def test_postgres_schema_of_another_format(postgres: PostgresServer) -> No
     assert await claimed(ledger(), "b") is ClaimStatus.RUNNING
     postgres.command("UPDATE formats.format SET version = 2")
     with pytest.raises(
-        LedgerDown, match=r"have format 2, from a later version .* only format 1; upgrade roundtrip, or use"
+        LedgerDown, match=r"have format 2, which a later version .* only format 1; upgrade roundtrip, or use"
     ):
         await claimed(ledger(), "c")
     assert postgres.command("SELECT count(*) FROM formats.entries") == "1"

@@ -18,7 +18,7 @@ from tests.kit.raised import raised
 from tests.kit.shops import KEY, Choice, sure
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "a short key": ({"keys": [b"k" * 31]}, ValueError, "31 bytes"),
+    "a short key": ({"keys": [b"k" * 31]}, ValueError, "32 random secret bytes, got 31"),
     "a short older key": ({"keys": [KEY, b"short"]}, ValueError, r"keys\[1\]"),
     "no key in the list": ({"keys": []}, ValueError, "at least one key"),
     "one key twice": ({"keys": [KEY, KEY]}, ValueError, "repeats"),

@@ -53,7 +53,7 @@ async def test_actions_print_their_outcome_and_are_logged(log: Path, capsys: pyt
     assert out[0] == f"{call}: cancelled"
     assert out[1].startswith("unknown: 'unknown' matches no stored call")
     assert out[2:5] == [
-        f"{call}: the call has already ended, and is cancelled",
+        f"{call}: the call has already ended; its state is cancelled",
         f"{other.split('.')[0]}: expired",
         f"{call}: only lost tasks can be retried, and this task is cancelled",
     ]

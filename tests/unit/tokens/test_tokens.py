@@ -103,8 +103,8 @@ def test_unprotecting_ring_is_rejected_naming_the_key() -> None:
 
     rings: list[tuple[list[bytes | str], str]] = [
         ([], "at least one key"),
-        ([b"x" * 31], "keys[0] has 31 bytes"),
-        ([NEW, "short"], "keys[1] has 5 bytes"),
+        ([b"x" * 31], "keys[0] must have at least 32 random secret bytes, got 31"),
+        ([NEW, "short"], "keys[1] must have at least 32 random secret bytes, got 5"),
         ([NEW, OLD, NEW], "keys[2] repeats"),
         ([NEW, NEW.decode()], "keys[1] repeats"),
     ]
@@ -188,7 +188,7 @@ def test_key_of_another_type_is_rejected() -> None:
     for key in (b"k" * 32, "k" * 32, bytearray(32)):
         with pytest.raises(TypeError, match="keys=\\[key\\]"):
             KeyRing(key)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"keys\[0\] must be bytes or str, not int"):
+    with pytest.raises(TypeError, match=r"keys\[0\] must be bytes or str, got int"):
         KeyRing([32])  # type: ignore[list-item]
 
 

@@ -317,7 +317,7 @@ def plain_progress(progress: Progress = Progress()) -> None: ...
     [
         (once_and_retry, {"task": "required", "exactly_once": True}, "each attempt runs the body again"),
         (once_and_retry, {}, "only tasks are retried"),
-        (two_timeouts, {"task": True}, "must have one Timeout, got 'one' and 'two'"),
+        (two_timeouts, {"task": True}, "must have only one Timeout, got 'one' and 'two'"),
         (plain, {"task": True}, "has Timeout, which needs a coroutine function"),
         (plain_progress, {}, "has _?Progress, which needs a coroutine function"),
     ],
@@ -331,7 +331,7 @@ async def test_prompt_cannot_have_a_dependency_of_docket() -> None:
     async def prompt(limit: Timeout = Timeout(timedelta(1))) -> str:
         return ""
 
-    with pytest.raises(InvalidSignature, match="only as the default of a tool's own parameter"):
+    with pytest.raises(InvalidSignature, match="only as the default of the tool's own parameter"):
         Server[Any]("shop").prompt()(prompt)
 
 
