@@ -73,7 +73,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # Makes `import *` work without the extra.
+    # `import *` must work even if the extra is not installed.
     __all__ = [name for name in __all__ if name != "DocketEngine" or find_spec("docket") is not None]
     # Names are imported on first use, so that the command line can show its help without the SDK, and a server loads
     # only what it uses.
@@ -106,7 +106,7 @@ if not TYPE_CHECKING:
     }
 
     def __getattr__(name: str) -> Any:
-        # Lazy: the pytest plugin imports this package in every pytest run.
+        # Import lazily, because the pytest plugin imports this package in every pytest run.
         from roundtrip.on_demand import load_public_name
 
         return load_public_name(__name__, name, _HOMES, modules=["errors", "ledger", "testing"])

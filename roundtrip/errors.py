@@ -5,49 +5,49 @@
     │   ├── CircularDependencyError   functions that need each other
     │   └── SchemaNotRenderable   a form that the protocol cannot show
     ├── KeysMissing          the server has no key for what it must sign, seal or store
-    ├── IllegalTransition    an event for which the table has no arrow
+    ├── IllegalTransition    an event that the current state does not allow
     ├── TokenRejected        a token that is foreign, expired or for another request
     ├── TicketRejected       an invalid ticket, brought by a browser to the page of a URL question
     ├── AnswerRejected       the user's answer was invalid too often
     │   └── GuessesSpent          the call sent more different answers than allowed
     ├── QuestionVolatile     a question that changes each time it is asked
-    ├── QuestionDeclined     the user declined or cancelled, and the body wanted the value
+    ├── QuestionDeclined     the user declined or cancelled, and the body needs the value
     ├── NotApproved          an approval was not given
-    │   ├── ApprovalRejected      the group rejected it
+    │   ├── ApprovalRejected      the group rejected the approval
     │   └── ApprovalExpired       the group did not decide in time
     ├── BodyMistake          a body asks in a way that cannot work
     │   ├── KeyUsedTwice          two questions or steps of one body share a name
     │   ├── QuestionsUnkeyed      two unnamed questions are pending at once
     │   ├── AskedTooLate          an asyncio task asks after its leg has ended
-    │   ├── NeedsTask             a wait that only a task can have, in another call
+    │   ├── NeedsTask             a wait that needs a task, in a call that is not a task
     │   ├── AskNotAwaited         a question was created and never awaited
     │   ├── UsedUnawaited         a question was used as if it were its answer
     │   ├── OutcomeUsedAsValue    an outcome was used as if it were its value
-    │   ├── ContextOfHost         a method of roundtrip's Context was used on the host's
+    │   ├── ContextOfHost         a method of roundtrip's Context was used on the host's context
     │   └── SuspensionSwallowed   a body caught the exception that ends its leg
     ├── CallOutlived         a live call still asks, or waits, after its maximum age
-    ├── DependencyEndedCall  a cancel scope of a dependency cancelled the call
+    ├── DependencyEndedCall  a dependency's cancel scope cancelled the call
     ├── ToolTimedOut         the work of one leg exceeded its timeout
     ├── ThreadsExhausted     functions of timed-out calls still occupy every thread
-    ├── BodyNotRun           a body that must run once does not run now
-    │   ├── OutcomeUnknown        it began before, and its outcome was never recorded
+    ├── BodyNotRun           a body that must run once was not run for this request
+    │   ├── OutcomeUnknown        the body began before, and its outcome was never recorded
     │   ├── CallHasEnded          the call ended before, with other answers
-    │   ├── StillRunning          another request is running it
-    │   │   └── CallTakenOver         and has taken the claim of this one
-    │   └── LedgerUnavailable     the ledger cannot say whether it has run
-    │       └── GuessUncounted        or how many answers the call has sent
+    │   ├── StillRunning          another request is running the body
+    │   │   └── CallTakenOver         another request has taken this request's claim
+    │   └── LedgerUnavailable     the ledger cannot say whether the body has run
+    │       └── GuessUncounted        the ledger cannot count the answers that the call has sent
     ├── CannotAsk            the client cannot be asked this way
-    │   ├── CapabilityMissing     it did not declare the capability
-    │   ├── ChannelMissing        its connection cannot carry a question
-    │   ├── ConnectionLost        it disconnected before it answered, or the process is stopping
-    │   ├── CallerUnknown         an approval needs to know who makes the call
-    │   └── UrlRequired           it can only open the page, and must call again
+    │   ├── CapabilityMissing     the client did not declare the capability
+    │   ├── ChannelMissing        the client's connection cannot carry a question
+    │   ├── ConnectionLost        the client disconnected before it answered, or the process is stopping
+    │   ├── CallerUnknown         an approval in a call whose caller is unknown
+    │   └── UrlRequired           the client can only open the page, and must call again
     ├── TokenTooLarge        the call remembers more than a token may hold
     ├── ValueNotStorable     a value that must travel in the token is not JSON
     └── NotSendable          a tool's return value does not fit a result
 
-Each error has its evidence as attributes, and a message that says what to do next.
-A user who declines or cancels has given an outcome, which is not an error.
+Each error has its evidence as attributes, and a message that says what to do next. If a user declines or cancels, that
+is an outcome and not an error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -116,18 +116,20 @@ class RoundtripError(Exception):
     """Base of every error that roundtrip itself raises."""
 
     words: Mapping[str, str] = MappingProxyType({})
-    """Texts of unnamed questions by their generated names: shown to the client, never logged."""
+    """Texts of unnamed questions, keyed by their generated names. Clients see these texts, but logs do not contain
+    them.
+    """
 
 
 class InvalidSignature(RoundtripError, SdkInvalidSignature):
     """A tool, resolver or question that can never work; raised when it is registered.
 
-    It is also the SDK's `InvalidSignature`, so code that catches that one keeps working.
+    This class is also the SDK's `InvalidSignature`, so code that catches the SDK's error keeps working.
     """
 
 
 class CircularDependencyError(InvalidSignature):
-    """Functions that need each other's values, directly or through others; the message has the path."""
+    """Functions that need each other's values, directly or through other functions. The message shows the cycle."""
 
 
 class SchemaNotRenderable(InvalidSignature, TypeError):
@@ -139,11 +141,11 @@ class SchemaNotRenderable(InvalidSignature, TypeError):
 
 
 class KeysMissing(RoundtripError, ValueError):
-    """A server has no key for what it must sign, seal or store; the message names the option that needs one."""
+    """A server without a key for what it must sign, seal or store. The message names the option to set."""
 
 
 class IllegalTransition(RoundtripError):
-    """An event that the table does not allow in the present state."""
+    """An event that the table does not allow in the current state."""
 
     def __init__(self, state: str, event: str, allowed: Sequence[str], *, subject: str = "a call") -> None:
         options = ", ".join(allowed) if allowed else "nothing: the state is final"
@@ -154,7 +156,7 @@ class IllegalTransition(RoundtripError):
 
 
 class RejectionReason(StrEnum):
-    """Reasons to reject a token: for the log and the trace, never for the wire (S4)."""
+    """Reasons to reject a token. They appear in the log and the trace, but never on the wire (S4)."""
 
     MALFORMED = "malformed"
     OVERSIZED = "oversized"
@@ -173,9 +175,9 @@ class RejectionReason(StrEnum):
 
 
 class TokenRejected(RoundtripError, InvalidRequestState):
-    """A `request_state` from which this server does not resume.
+    """A `request_state` that this server rejects.
 
-    It is also the SDK's `InvalidRequestState`, which the SDK's boundary expects of a codec.
+    This class is also the SDK's `InvalidRequestState`, because the SDK's boundary expects a codec to raise that error.
     """
 
     def __init__(self, reason: RejectionReason) -> None:
@@ -212,11 +214,11 @@ class AnswerRejected(RoundtripError):
 
 
 class GuessesSpent(AnswerRejected):
-    """A question with `guesses=` received more different answers in one call than it allows."""
+    """A question received more different answers in one call than its `guesses=` allows."""
 
     def __init__(self, name: str, *, guesses: int) -> None:
         RoundtripError.__init__(
-            self, f"question {name!r} takes no other answer in this call, after {guesses} different ones; call again"
+            self, f"question {name!r} takes no other answer in this call after {guesses} different ones; call again"
         )
         self.name = name
         self.attempts = guesses
@@ -224,21 +226,21 @@ class GuessesSpent(AnswerRejected):
 
 
 class QuestionVolatile(RoundtripError):
-    """A question that changes on every leg, so that no answer to it can count."""
+    """A question that changes on every leg, so that its answers never match it."""
 
     def __init__(self, name: str, *, changed: Sequence[str]) -> None:
         what = " and ".join(changed)
         super().__init__(
-            f"question {name!r} has another {what} each time it is asked, so its answers never fit. Keep values that "
-            "vary (a time, a random value) out of the question, fix them for the call with Resolve(fn, remember=True) "
-            "or ctx.step(), or pass volatile_ok=True to Elicit if the question will stop changing"
+            f"question {name!r} has a different {what} each time it is asked, so its answers never match. Keep values "
+            "that vary (a time, a random value) out of the question, fix them for the call with Resolve(fn, "
+            "remember=True) or ctx.step(), or pass volatile_ok=True to Elicit if the question will stop changing"
         )
         self.name = name
         self.changed = tuple(changed)
 
 
 class QuestionDeclined(RoundtripError):
-    """The user declined or cancelled a question whose value a body wanted; let it propagate to end the call."""
+    """The user declined or cancelled a question whose value the body needs; let it propagate to end the call."""
 
     def __init__(self, name: str, action: str) -> None:
         super().__init__(f"The user {'declined' if action == 'decline' else 'cancelled'} the question {name!r}")
@@ -252,15 +254,15 @@ class Decision(NamedTuple):
     outcome: Literal["approved", "rejected", "expired"]
     when: datetime
     who: str | None = None
-    """The person who decided; None if the time was over."""
+    """The person who decided; None if the time ran out."""
     reason: str | None = None
 
 
 class NotApproved(RoundtripError):
-    """An approval that was not given. Its message has neither the person nor the reason: models read it."""
+    """An approval that was not given. The message omits the person and the reason, because models read it."""
 
     ending: ClassVar[str]
-    """The end of the approval, in words."""
+    """How the approval ended, in words."""
 
     def __init__(self, name: str, decision: Decision) -> None:
         super().__init__(f"approval {name!r} was {self.ending}")
@@ -281,7 +283,7 @@ class ApprovalExpired(NotApproved):
 
 
 class BodyMistake(RoundtripError):
-    """An author's mistake in a body that asks, found only when the body runs."""
+    """An author's mistake in a body that asks questions. It can be detected only when the body runs."""
 
 
 class KeyUsedTwice(BodyMistake):
@@ -292,8 +294,8 @@ class KeyUsedTwice(BodyMistake):
             advice = "give each question and each step a unique name (in a loop, number them: f'item-{i}')"
         else:
             advice = (
-                f"question {formerly_of!r} also has it in former_names=, so an answer under this name could belong to "
-                "either; remove it there, or rename the other question or step"
+                f"question {formerly_of!r} also has it in former_names=, so it is unclear which of the two an answer "
+                "belongs to; remove it there, or rename the other question or step"
             )
         super().__init__(f"the name {name!r} is used twice in one call; {advice}")
         self.name = name
@@ -310,29 +312,29 @@ class QuestionsUnkeyed(BodyMistake):
 
 
 class AskedTooLate(BodyMistake):
-    """A question or step of an asyncio task or thread that outlived its leg."""
+    """A question or step from an asyncio task or thread whose leg has already ended."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
             f"{name!r} was asked after its leg had ended, by a task or a thread that outlived the body. asyncio.gather "
             "leaves such tasks: run concurrent questions in a task group, or ask them in one round with ctx.ask_all. A "
-            "tool that times out leaves its thread"
+            "tool that times out leaves its thread running"
         )
         self.name = name
 
 
 class NeedsTask(BodyMistake):
-    """A wait that only a task can have, in a call that is not one."""
+    """A wait that only a task can have, in a call that does not run as a task."""
 
     def __init__(self, caller: str) -> None:
         super().__init__(
-            f"{caller} needs a task, and this call is not one; declare "
+            f"{caller} must be used in a call that runs as a task; declare "
             'the tool with task="required", or let its client declare the extension io.modelcontextprotocol/tasks'
         )
 
 
 class ContextOfHost(BodyMistake):
-    """A method of roundtrip's Context that was used on the SDK's or FastMCP's context."""
+    """A method of roundtrip's Context was called on the SDK's or FastMCP's context."""
 
     def __init__(self, name: str, *, kind: type[Any]) -> None:
         super().__init__(
@@ -354,7 +356,7 @@ class AskNotAwaited(BodyMistake):
 
 
 class UsedUnawaited(BodyMistake, AttributeError):
-    """A question, or its coroutine, used as if it were the answer."""
+    """A question, or its coroutine, was used as if it were the answer."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -365,7 +367,7 @@ class UsedUnawaited(BodyMistake, AttributeError):
 
 
 class OutcomeUsedAsValue(BodyMistake):
-    """An outcome used as if it were the answered value."""
+    """An outcome was used as if it were the answered value."""
 
     def __init__(self, name: str, *, kind: str) -> None:
         super().__init__(
@@ -388,7 +390,7 @@ class SuspensionSwallowed(BodyMistake):
 
 
 class CallOutlived(RoundtripError):
-    """A live call still asks, or waits, after its maximum age. In the retry era its token would have expired."""
+    """A live call that still asks, or waits, after its maximum age. In the retry era, its token would have expired."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(
@@ -398,7 +400,7 @@ class CallOutlived(RoundtripError):
 
 
 class ToolTimedOut(RoundtripError):
-    """The work of one leg exceeded its tool's timeout, not counting the time users took."""
+    """The work of one leg exceeded its tool's timeout. The time that users take does not count."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"timed out after {seconds:g}s")
@@ -406,7 +408,7 @@ class ToolTimedOut(RoundtripError):
 
 
 class ThreadsExhausted(RoundtripError):
-    """A plain function found no free thread: functions of ended calls hold all of them."""
+    """A plain function found no free thread, because functions of ended calls still occupy all threads."""
 
     def __init__(self, threads: int) -> None:
         super().__init__(
@@ -419,7 +421,7 @@ class BodyNotRun(RoundtripError):
     """The body of a tool that runs once per call was not run for this request."""
 
     template: ClassVar[str]
-    """The text of the error, with the tool for `{owner}`."""
+    """The error's text. `{owner}` is replaced with the tool."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(self.template.format(owner=owner))
@@ -427,10 +429,10 @@ class BodyNotRun(RoundtripError):
 
 
 class OutcomeUnknown(BodyNotRun):
-    """The body began, and its outcome was never recorded: it may or may not have had its effect."""
+    """The body began, and its outcome was never recorded. The body may or may not have had its effect."""
 
     template = (
-        "the outcome of this call is unknown: {owner} began, and did not report its end. It is not run again; "
+        "the outcome of this call is unknown: {owner} began, but did not report its end. It is not run again; "
         "check its effects before you call it again"
     )
 
@@ -448,10 +450,10 @@ class StillRunning(BodyNotRun):
 
 
 class CallTakenOver(StillRunning):
-    """Another request took the claim of this process after it was silent for too long; the body was stopped."""
+    """This process was silent for too long, so another request took its claim. The body was stopped."""
 
     template = (
-        "{owner} was stopped: its process was silent for so long that another request has taken this call over; "
+        "{owner} was stopped, because its process was silent for too long and another request took over this call; "
         "send the same request again for its result"
     )
 
@@ -488,7 +490,7 @@ class CapabilityMissing(CannotAsk):
 
 
 class ChannelMissing(CannotAsk):
-    """A live era client whose connection cannot carry questions."""
+    """A live-era client whose connection cannot carry questions."""
 
     def __init__(self, names: Sequence[str], *, protocol_version: str | None, in_session: bool = False) -> None:
         asked = ", ".join(repr(name) for name in names)
@@ -501,7 +503,7 @@ class ChannelMissing(CannotAsk):
                 if in_session
                 else "stateless_http=False, json_response=False (roundtrip serve with one worker)"
             )
-            # A call whose user answers on pages has the newest revision, whatever its client speaks.
+            # A call whose user answers on pages has the newest revision, even if its client speaks an older one.
             client = "an older client" if protocol_version >= FIRST_OF_RETRY_ERA else f"a {protocol_version} client"
             why = (
                 f"{client} is asked over its open connection, and this transport has no way back to it. Serve such "
@@ -514,7 +516,9 @@ class ChannelMissing(CannotAsk):
 
 
 class ConnectionLost(CannotAsk):
-    """A live question lost its connection: the client left, or the process is stopping (`ending`)."""
+    """A live question whose connection was lost because the client left or, if `ending` is True, the process is
+    stopping.
+    """
 
     def __init__(self, *, ending: bool = False) -> None:
         self.ending = ending
@@ -527,7 +531,7 @@ class ConnectionLost(CannotAsk):
 
 
 class CallerUnknown(CannotAsk):
-    """An approval of a call whose caller the server does not know, so that it cannot tell who must not decide."""
+    """An approval in a call whose caller is unknown. The server cannot tell which person must not decide."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"approval {name!r} needs a caller whom the server knows; authenticate the client's user")
@@ -568,11 +572,11 @@ class ValueNotStorable(RoundtripError):
 
 
 class NotSendable(RoundtripError):
-    """A tool's return value that cannot be sent: it has no JSON form, or violates its output schema."""
+    """A tool's return value that cannot be sent, because it has no JSON form or violates the tool's output schema."""
 
 
 class DependencyEndedCall(RoundtripError):
-    """A cancel scope of a dependency, such as `move_on_after`, cancelled the call."""
+    """A dependency's cancel scope, such as `move_on_after`, cancelled the call."""
 
     def __init__(self, dependency: str) -> None:
         super().__init__(f"dependency {dependency!r} cancelled the call")

@@ -1,7 +1,7 @@
 """Questions in a FastMCP server's tools, prompts and resources: call `install(mcp, keys=...)` once, before adding them.
 
-FastMCP keeps its registration, schemas, dependencies, middleware and results. Options that only roundtrip has go into
-its standalone decorator, below FastMCP's decorator:
+FastMCP keeps its registration, schemas, dependencies, middleware and results. Options that FastMCP does not have go
+into roundtrip's standalone decorator, which is placed below FastMCP's decorator:
 
 ```python
 mcp = FastMCP("shop")
@@ -83,7 +83,7 @@ _LOGGED_FUNCTIONS: Final[WeakSet[Callable[..., Any]]] = WeakSet()
 
 
 def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
-    """Let tools, prompts and resources ask, if they are registered on the server after this call.
+    """Let tools, prompts and resources ask questions, if they are registered on the server after this call.
 
     Functions without roundtrip's markers, contexts and options stay unchanged.
 
@@ -96,8 +96,8 @@ def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
     Raises:
         TypeError: `mcp` is not a FastMCP server, or an option does not exist.
         ValueError: roundtrip is already installed on this server, or the options contradict each other.
-        InvalidSignature: A function with roundtrip's markers was registered before this call. Or pages= or channels=
-            needs stored calls, and the ledger cannot store them.
+        InvalidSignature: A function with roundtrip's markers was registered before this call. This error is also raised
+            if pages= or channels= needs stored calls, and the ledger cannot store calls.
         KeysMissing: pages= or channels= needs stored calls that other processes can read, and the server has no keys.
     """
     if not isinstance(mcp, names.FastMCP):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -250,7 +250,7 @@ def _require_plain(component: Any, *, where: str = "") -> None:
 
 
 def _asks(target: object) -> bool:
-    """Return True if a function asks, and roundtrip has not yet made it plain."""
+    """Return True if a function asks, and roundtrip has not yet replaced it with a plain function."""
     return callable(target) and function_of_plain(target) is None and uses_roundtrip(target, kinds=_MARKERS)
 
 
@@ -265,13 +265,13 @@ def _is_unsafe(component: object) -> bool:
 
 
 def _guard_functions() -> None:
-    """Make FastMCP's classes reject asking functions, and omit them from lists.
+    """Make FastMCP's classes reject asking functions, and omit such functions from lists.
 
     A component made from the author's function can reach FastMCP without `install`: through a mounted server, a
     provider, a transform, a middleware or a proxy. FastMCP would let clients fill the parameters that roundtrip fills,
-    and would run the function without its confirmation. So the check is where FastMCP runs and lists functions, for all
-    servers in the process. The check also catches a plain function that asks with FastMCP's own context; the error
-    names the right context.
+    and would run the function without its confirmation. The check is therefore made where FastMCP runs and lists
+    functions, and applies to all servers in the process. It also catches a plain function that asks with FastMCP's own
+    context; the error names the right context.
     """
     for kind in names.FUNCTION_COMPONENTS:
         _replace(*kind, _reject_asking)
@@ -340,7 +340,7 @@ def _asks_cached(fn: Any) -> bool:
         known = _ASKING_CACHE.get(fn)
         if known is None:
             known = _ASKING_CACHE[fn] = _asks(fn)
-    except TypeError:  # a callable without a hash or weak references
+    except TypeError:  # a callable that has no hash, or that cannot be weakly referenced
         return _asks(fn)
     return known
 

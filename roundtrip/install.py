@@ -33,20 +33,19 @@ def install(server: MCPServer[Any] | LowLevelServer[Any], **options: Unpack[Inst
     """Enable questions in tools, prompts and resource templates that are registered after this call.
 
     Functions that use none of roundtrip's markers, contexts and options are not changed. The server's own
-    `request_state_security=` is replaced; pass it, or the keys, to `install`.
+    `request_state_security=` is replaced; pass the policy, or keys, to `install`.
 
     Args:
         server: An `MCPServer`, or a low-level `Server` whose handlers come from `bind`.
         **options: Options of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
-            request_state_security, seal_keys, build, trace, ledger, pages, channels, approvals (these three not for the
-            low-level server), no_empty_rounds, max_token_bytes, max_journal_bytes
-            and system.
+            request_state_security, seal_keys, build, trace, ledger, no_empty_rounds, max_token_bytes, max_journal_bytes
+            and system. An `MCPServer` also takes pages, channels and approvals.
 
     Raises:
         TypeError: The server has another class, or an option does not exist.
         ValueError: roundtrip is already installed on this server, or the options contradict each other.
-        InvalidSignature: A function with roundtrip's markers is already registered. Or pages= or channels= must store
-            calls, and the ledger cannot store calls.
+        InvalidSignature: A function with roundtrip's markers is already registered. This error is also raised if pages=
+            or channels= must store calls, and the ledger cannot store calls.
         KeysMissing: pages= or channels= must store calls where other processes can read them, and the server has no
             keys.
     """
@@ -66,7 +65,7 @@ def install(server: MCPServer[Any] | LowLevelServer[Any], **options: Unpack[Inst
 
 
 def bind(*functions: Callable[..., Any]) -> BoundTools:
-    """Create a low-level server's handlers for `tools/call` and `tools/list` from the functions that are its tools.
+    """Create a low-level server's handlers for `tools/call` and `tools/list` from its tools' functions.
 
     Set options with the standalone `@tool`. Your own handler may call the returned handler for some tool names: `await
     tools(ctx, params)`.

@@ -1,9 +1,8 @@
 """Known clients: what each client can be asked, and what its declared capabilities do not reveal.
 
-Clients are looked up by the name that they announce. A name can be forged, so the facts are only advice: no security
-rule may depend on them, and a client gets only the kinds of questions that it declares. The file
-`known_clients.toml`, read at the first
-lookup, has a source and a date for each entry.
+Clients are looked up by the name that they announce. A name can be forged, so the facts are only advice. No security
+rule may depend on them, and a client is sent only the kinds of questions that it declares support for. The file
+`known_clients.toml` is read at the first lookup, and has a source and a date for each entry.
 """
 
 import re
@@ -75,7 +74,7 @@ class KnownClient:
     versions: str = ""
     """PEP 440 specifier of the versions to which the entry applies; empty for all versions."""
     revision: str | None = None
-    """Newest protocol revision that the client was seen to negotiate."""
+    """Newest protocol revision that the client was observed to negotiate."""
     form: Support = Support.UNKNOWN
     url: Support = Support.UNKNOWN
     sampling: Support = Support.UNKNOWN

@@ -40,7 +40,9 @@ class LimitedLog:
         self._budget = _Budget(clock)
 
     def warning(self, message: str, *args: Any) -> None:
-        """Log a warning unless this message has reached its limit, whatever its `args` are."""
+        """Log a warning, unless this message has reached its limit. Messages that differ only in `args` share one
+        limit.
+        """
         if not self._logger.isEnabledFor(logging.WARNING):
             return
         left_out = self._budget.spend(message)
@@ -57,7 +59,7 @@ LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 class LimitedFilter(logging.Filter):
     """Filter that passes at most five warnings or errors per minute from each source line.
 
-    For asyncio, the limit applies to each different first line of the message.
+    For asyncio, messages with different first lines have separate limits.
     """
 
     def __init__(self, *, clock: Callable[[], float] = SYSTEM.monotonic) -> None:
@@ -68,8 +70,8 @@ class LimitedFilter(logging.Filter):
         """Return True if the record should be written."""
         if record.levelno < logging.WARNING:
             return True
-        # asyncio logs all its messages from one source line. For other loggers, the text may contain values, so ignore
-        # it.
+        # asyncio logs all its messages from one source line. For other loggers, ignore the text, which may contain
+        # values.
         first_line = str(record.msg).partition("\n")[0] if record.name == "asyncio" else ""
         left_out = self._budget.spend((record.pathname, record.lineno, first_line))
         if left_out:

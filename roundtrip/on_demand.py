@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-# The SDK has import cycles: two threads that enter a cycle at different modules would deadlock.
+# All imports share one lock. The SDK has import cycles, and two threads that enter a cycle at different modules would
+# deadlock.
 _IMPORTING: Final = threading.RLock()
 
 
@@ -16,7 +17,7 @@ def load_public_name(
     """Return a package's public name. The package's `__getattr__` calls this function.
 
     Hide that `__getattr__` from type checkers and editors, which would otherwise accept any attribute and infer no
-    type. Repeat the imports under `if TYPE_CHECKING` for them.
+    type. For these tools, repeat the imports under `if TYPE_CHECKING`.
 
     Args:
         package: The package's name.
@@ -35,11 +36,11 @@ def load_public_name(
         if name in names:
             with _IMPORTING:
                 value = getattr(import_module(home, package), name)
-            # Set the attribute, so that Python does not call `__getattr__` for it again.
+            # Set the attribute, so that Python does not call `__getattr__` for this name again.
             setattr(sys.modules[package], name, value)
             return value
-    # Skip private names: inspection tools request names such as `__wrapped__`, and that must not import the testing
-    # kit.
+    # Skip private names. Inspection tools request names such as `__wrapped__`, which must not cause an import of the
+    # testing kit.
     for module in modules if not name.startswith("_") else ():
         if name in import_module(f"{package}.{module}").__all__:
             # Raise ImportError, because `from ... import` would discard the text of an AttributeError.
@@ -71,7 +72,7 @@ class _NotLoaded:
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):
-            # Inspection tools read dunder names from every object, and must not import a module that may not be
+            # Inspection tools read dunder names from every object. That must not import a module that may not be
             # installed.
             raise AttributeError(attribute)
         module = self._importer[self._name] = import_module(self._module)

@@ -1,6 +1,6 @@
-"""pytest plugin: a marker that runs tests in both eras and under hostile networks, and fixtures.
+"""pytest plugin: fixtures, and a marker that runs tests in both eras and under hostile networks.
 
-Every pytest run in an environment with roundtrip imports this module. So hooks and fixtures import lazily.
+Every pytest run in an environment with roundtrip imports this module, so hooks and fixtures import lazily.
 """
 
 import sys
@@ -64,7 +64,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     try:
         returned = yield
     except pytest.fail.Exception as failure:
-        # pytest fails an `async def` test that no plugin runs, and advises to install a plugin although one is
+        # pytest fails an `async def` test that no plugin runs, and advises installing a plugin even if one is
         # installed.
         if pyfuncitem.get_closest_marker("roundtrip") is not None and "async def" in str(failure):
             raise pytest.fail.Exception(
@@ -85,7 +85,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     return returned
 
 
-# Applied to every test, because pytest can only parametrize fixtures that a test uses.
+# Apply this fixture to every test, because pytest can only parametrize fixtures that a test uses.
 @pytest.fixture(autouse=True)
 def roundtrip_choice(request: pytest.FixtureRequest) -> "Generator[UserDefaults | None]":
     """Set the defaults for the test's users: era, network and transport."""
@@ -144,15 +144,15 @@ def trace(roundtrip_choice: "UserDefaults | None") -> "Traces":
 def call_snapshot(request: pytest.FixtureRequest) -> "CallSnapshot":
     """Compare a call with a readable text in `__snapshots__`: `assert call == call_snapshot`.
 
-    `pytest --snapshot-update` writes the text. `call_snapshot.redacting("card")` redacts the values of fields.
+    `pytest --snapshot-update` writes the text. `call_snapshot.redacting("card")` redacts the fields with that name.
     """
     return _snapshot(request, "call")
 
 
 @pytest.fixture
 def wire_snapshot(request: pytest.FixtureRequest) -> "CallSnapshot":
-    """Compare a call's JSON-RPC messages with a text, like `call_snapshot`. The test's users record the messages over
-    HTTP.
+    """Compare a call's JSON-RPC messages with a stored text, as `call_snapshot` does. The test's users record the
+    messages over HTTP.
     """
     return _snapshot(request, "wire")
 

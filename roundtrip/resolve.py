@@ -49,8 +49,7 @@ class ResolverPlans(dict[Hashable, Node]):
 
 
 def find_resolved_parameters(fn: Any) -> dict[str, tuple[Marker, bool]]:
-    """Return the parameters that a `Resolve` fills, with their markers. Each marker comes with True if its parameter
-    takes the outcome.
+    """Return each parameter that a `Resolve` fills, with its marker, and with True if the parameter takes the outcome.
 
     Raises:
         InvalidSignature: A marker is nested inside a union or another type.
@@ -76,8 +75,8 @@ async def resolve_arguments(
     next leg reads the answers and the state from its context. In the live era, this function waits for the answers.
 
     Raises:
-        ToolError: The user declined or cancelled a question, and its consumer needs the value.
-        KeysMissing: A resolver keeps a value with `remember=True`, and the server has no key to seal it with.
+        ToolError: The user declined or cancelled a question whose value is needed.
+        KeysMissing: A resolver keeps a value with `remember=True`, and the server has no key to seal that value.
     """
     server = context.mcp_server
     codec = server.internals.parts.protection.journals if isinstance(server, Server) else JournalCodec(None)

@@ -9,10 +9,10 @@ from typing import Final
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, is_version_at_least
 
 FIRST_OF_RETRY_ERA: Final = "2026-07-28"
-"""First revision on which the server returns its questions, and the client repeats the request with the answers."""
+"""First revision on which the server returns its questions, and the client repeats the request with answers."""
 
 CLIENTS_STOP_AFTER_ROUNDS: Final = 10
-"""Number of rounds after which every tested retry era client gives up a call."""
+"""Number of rounds after which every tested retry-era client gives up a call."""
 
 
 @lru_cache(maxsize=32)

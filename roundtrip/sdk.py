@@ -1,4 +1,4 @@
-"""The private SDK names that roundtrip needs, all in this module. Importing it fails if the installed SDK lacks one."""
+"""Private SDK names that roundtrip needs. Importing this module fails if the installed SDK lacks one of them."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope
 
 _NEEDED: Final[Mapping[type, str]] = {
-    # The SDK looks prompts and resources up in the managers, where hidden ones must be missing. Its handlers log the
-    # client's values, and the hooks do not.
+    # The SDK looks up prompts and resources in the managers, so hidden items must be missing there. The SDK's handlers
+    # log the client's values, but the hooks do not.
     MCPServer: "_prompt_manager _resource_manager _handle_read_resource() _handle_call_tool() _handle_get_prompt() "
     "_lowlevel_server _custom_starlette_routes",
     PromptManager: "_prompts",
     ResourceManager: "_resources _templates",
-    # It reads the TypedDicts that pydantic rejects before Python 3.12.
+    # `_output_adapter` reads the TypedDicts that pydantic rejects before Python 3.12.
     FuncMetadata: "_output_adapter()",
-    # It knows a request's session. In all transports but one, any client can set the header.
+    # The connection knows a request's session. In all transports but one, any client can set the session header.
     ServerSession: "_connection",
-    # A running lifespan's state, the sign that it runs, and the flag that keeps a manager from running again.
+    # The state of a running lifespan, the task group of a running manager, and the flag that prevents a second run.
     StreamableHTTPSessionManager: "_lifespan_state _task_group _has_started",
 }
-"""Private SDK methods, and instance attributes."""
+"""Private methods and instance attributes of SDK classes."""
 _FITTING: Final = "install mcp>=2.1.1,<3, or a later version of mcp-roundtrip"
 
 SdkSpans = _otel.OpenTelemetryMiddleware
@@ -50,16 +50,16 @@ T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 Shelf = Literal["prompt", "resource"]
-"""A template is a resource, known by its URI template."""
+"""The kind of an item. A template counts as a resource, and is identified by its URI template."""
 
 _LOG_FORMAT: Final = "%(message)s"
 
 Sees = Callable[[Shelf, str], bool]
-"""Returns True if clients may see a prompt with a name, or a resource or template with a URI."""
+"""Returns True if clients may see the prompt with this name, or the resource or template with this URI."""
 
 
 def require_names(needed: Mapping[type, str]) -> None:
-    """Raise ImportError if an installed SDK class lacks a method, or its constructor does not use a name."""
+    """Raise ImportError if an SDK class lacks a needed method, or its constructor does not use a needed attribute."""
     for owner, names in needed.items():
         made: Any = owner.__init__
         for name in names.split():
@@ -71,7 +71,9 @@ require_names(_NEEDED)
 
 
 def _for_client(handle: _CallableT) -> _CallableT:
-    """Wrap an SDK handler, so that its first lookup of an item counts as the client's; see `_serving_client`."""
+    """Wrap an SDK handler, so that its first lookup of an item counts as the client's lookup; see
+    `_serving_client`.
+    """
 
     @functools.wraps(handle)
     async def handle_for_client(server: HookedServer[Any], ctx: Any, params: Any) -> Any:
@@ -94,10 +96,11 @@ class HookedServer(MCPServer[LifespanResultT]):
 
     def __init__(self, **sdk: Any) -> None:
         super().__init__(**sdk)
-        # From now on, the SDK finds only visible prompts and resources, whenever they are registered.
+        # From now on, the SDK finds only visible prompts and resources, even among those that are registered later.
         self._prompt_manager = _VisiblePrompts(self._prompt_manager, self._is_visible)
         self._resource_manager = _VisibleResources(self._resource_manager, self._is_visible)
-        # For `Mcp-Param-*` headers, before any middleware. Before 2.3 the SDK takes the schema from the tool list.
+        # The SDK reads this schema before any middleware runs, to check `Mcp-Param-*` headers. Before version 2.3, it
+        # takes the schema from the tool list.
         self._lowlevel_server.get_tool_input_schema = self._tool_schema
 
     def _tool_schema(self, name: str) -> dict[str, Any] | None:
@@ -125,7 +128,7 @@ class HookedServer(MCPServer[LifespanResultT]):
         return await ask() if self._is_visible(kind, identifier) else None
 
     def completion(self):
-        """Register the decorated function to complete arguments; it is not called for hidden prompts and templates."""
+        """Register the decorated function to complete arguments. It is not called for hidden prompts and templates."""
         register = super().completion()
 
         def decorate(func: _CallableT) -> _CallableT:
@@ -152,7 +155,7 @@ class HookedServer(MCPServer[LifespanResultT]):
 
 
 class _VisiblePrompts(PromptManager):
-    """The SDK's prompts without the hidden ones."""
+    """The SDK's prompts, without hidden prompts."""
 
     def __init__(self, manager: PromptManager, sees: Sees) -> None:
         super().__init__(manager.warn_on_duplicate_prompts)
@@ -168,7 +171,7 @@ class _VisiblePrompts(PromptManager):
 
 
 class _VisibleResources(ResourceManager):
-    """The SDK's resources and templates without the hidden ones."""
+    """The SDK's resources and templates, without hidden items."""
 
     def __init__(self, manager: ResourceManager, sees: Sees) -> None:
         super().__init__(manager.warn_on_duplicate_resources)
@@ -197,7 +200,7 @@ class _VisibleResources(ResourceManager):
             try:
                 matches = template.matches(uri) is not None
             except ResourceSecurityError:
-                # The template would reject the URI, and so decide the answer.
+                # The template does not serve the URI, but its error ends the search.
                 matches = True
             if matches:
                 yield template.uri_template
@@ -225,7 +228,7 @@ def output_adapter(metadata: FuncMetadata) -> TypeAdapter[Any]:
 
 
 def is_running(manager: StreamableHTTPSessionManager) -> bool:
-    """Return True inside the manager's `run()`."""
+    """Return True while the manager's `run()` is active."""
     return manager._task_group is not None  # pyright: ignore[reportPrivateUsage]
 
 
@@ -235,29 +238,31 @@ def lifespan_state_of(manager: StreamableHTTPSessionManager) -> Any:
 
 
 read_envelope = connection._typed  # pyright: ignore[reportPrivateUsage]
-"""Validates a value by which a request describes its client; None if it is malformed."""
+"""Validates a value with which a request describes its client. Returns None if the value is malformed."""
 RequestChannel = _streamable_http_modern._SingleExchangeDispatchContext  # pyright: ignore[reportPrivateUsage]
-"""The SDK's channel of one request to its client, which takes no requests from the server."""
+"""The SDK's channel from one request to its client. The server cannot send requests over this channel."""
 EVENT_HEADERS = _streamable_http_modern._SSE_HEADERS  # pyright: ignore[reportPrivateUsage]
-"""The SDK's headers of a response that is a stream of events."""
+"""The SDK's headers for a response that is an event stream."""
 
 
-# The fast lane replaces this module's transport, and keeps its pings.
+# The fast lane replaces the SDK module's transport, but keeps the time between its pings.
 def seconds_between_pings() -> float:
-    """Return the seconds after which a quiet response becomes an event stream, and between its pings."""
+    """Return the seconds after which a quiet response becomes an event stream. Pings follow at the same interval."""
     return _streamable_http_modern._SSE_PING_INTERVAL  # pyright: ignore[reportPrivateUsage]
 
 
 def request_with_body(scope: Scope, receive: Receive, body: bytes) -> Request:
-    """Return a request whose body was read, and can be read again."""
+    """Return a request whose body has already been read, and can be read again."""
     request = Request(scope, receive)
-    # Author code reads it again from there.
+    # When the author's code reads the body again, it gets this value.
     request._body = body  # pyright: ignore[reportPrivateUsage]
     return request
 
 
 class RestartingManager(StreamableHTTPSessionManager):
-    """The SDK's manager, which can also run again after it has stopped: some hosts send a lifespan for each request."""
+    """The SDK's manager, except that it can run again after it has stopped. Some hosts send a lifespan for each
+    request.
+    """
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
@@ -272,7 +277,9 @@ class RestartingManager(StreamableHTTPSessionManager):
 
 
 def remove_log_handlers() -> bool:
-    """Remove the log handlers that the SDK has installed. Return True if there was one. The author's handlers stay."""
+    """Remove the log handlers that the SDK has installed, and keep the author's. Return True if any handler was
+    removed.
+    """
     root = logging.getLogger()
     handlers = [handler for handler in root.handlers if _is_log_handler(handler)]
     for handler in handlers:

@@ -20,7 +20,7 @@ def is_on(given: object, variable: str, *, environment: Mapping[str, str], defau
 
     Args:
         given: The argument; None if the author did not set it.
-        variable: The variable's name: `ROUNDTRIP_` and the argument's name in capitals.
+        variable: The variable's name, which is `ROUNDTRIP_` and the argument's name in capitals.
         environment: The environment variables.
         default: The result if neither is set.
 

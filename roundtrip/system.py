@@ -1,7 +1,7 @@
 """A process's clocks, randomness, ids and sleep, as one value.
 
-Code that needs one of them takes a `System`. A simulation passes its own, so that a fleet of instances runs in one
-process and repeats exactly.
+Code that needs one of these takes a `System`. A simulation passes its own `System`, so that a fleet of instances runs
+in one process and every run repeats exactly.
 """
 
 import base64
@@ -22,15 +22,15 @@ async def _sleep(seconds: float, /) -> None:
 class System(NamedTuple):
     """A process's clocks, randomness, ids and sleep; by default the real ones."""
 
-    # Wrapped in lambdas, because tests patch `time.time`.
+    # The lambdas are needed because tests patch `time.time`.
     time: Callable[[], float] = lambda: time.time()
     """Return the seconds since the epoch."""
     monotonic: Callable[[], float] = lambda: time.monotonic()
     """Return seconds that only increase, for measuring durations."""
     entropy: Callable[[int], bytes] = lambda size: os.urandom(size)
-    """Return that many random bytes, fit for keys."""
+    """Return the given number of random bytes, which may serve as keys."""
     sleep: Callable[[float], Awaitable[None]] = _sleep
-    """Suspend the asyncio task for that many seconds."""
+    """Suspend the asyncio task for the given number of seconds."""
 
     def new_id(self, size: int = _ID_BYTES) -> str:
         """Return `size` random bytes as base64url that a command line cannot mistake for an option."""

@@ -6,10 +6,10 @@ import unicodedata
 from typing import Final
 
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories: control, format (with bidi overrides), surrogate, line and paragraph separator."""
+"""Unicode categories: control, format (including bidi overrides), surrogate, line separator and paragraph separator."""
 
 _JOINERS: Final = "\u200c\u200d"
-"""Format characters in Persian and emoji. They neither move the cursor nor reverse text."""
+"""Format characters that Persian text and emoji need. They neither move the cursor nor reverse text."""
 
 _BLANK: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
@@ -21,7 +21,7 @@ _EMOJI: Final = re.compile(
     "(?<=[#*0-9\u00a9\u00ae\u203c\u2049\u2100-\u27bf\u2900-\u297f\u2b00-\u2bff\u3030\u303d\u3297\u3299"
     "\U0001f000-\U0001faff])[\ufe0e\ufe0f](?![\ufe00-\ufe0f])"
 )
-"""A variation selector that follows a symbol, and shows the symbol as an emoji or as text."""
+"""Matches a variation selector that follows a symbol. It decides whether the symbol is shown as an emoji or as text."""
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{13,}")
 _MAX_DIGEST_CHARS: Final = 12
@@ -50,7 +50,9 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""Return the text in double quotes, as in JSON. The text can neither end the quotes nor reverse what follows."""
+    r"""Return the text in double quotes, as in JSON. The text cannot end the quotes, and cannot reverse the text after
+    them.
+    """
     return printable(json.dumps(text, ensure_ascii=False))
 
 

@@ -92,7 +92,7 @@ class StoppedCall(NamedTuple):
     ends_leg: bool
     """True if a worker was running a leg of this call. That worker reports the leg's end itself."""
     joined: str | None = None
-    """Id of the equal call that continues instead of this one."""
+    """Id of the equal call that continues in place of this call."""
 
 
 class Wrote(NamedTuple):
@@ -171,7 +171,7 @@ class FlushedTracer(Protocol):
 
 @runtime_checkable
 class StoredCallTracer(Protocol):
-    """Tracer that records stored calls that end without a leg."""
+    """Tracer that also records when a stored call ends without a leg."""
 
     def stop(self, stopped: StoppedCall) -> None:
         """Record that a stored call has ended."""

@@ -20,7 +20,7 @@ def strict_json(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        ValueError: The text is not valid JSON (`NaN` and `Infinity` are not), or a number in it is too large.
+        ValueError: The text is not valid JSON, contains `NaN` or `Infinity`, or has a number that is too large.
         RecursionError: The value is nested too deeply.
     """
     return json.loads(text, parse_constant=_reject_constant, parse_float=_finite)

@@ -1,12 +1,12 @@
 """Asking functions on FastMCP servers: the plain functions that FastMCP registers for them, and their stored calls.
 
-FastMCP keeps its schemas, dependencies, middleware and results. It sees a function with the parameters that the client
-and FastMCP itself fill. Each time FastMCP runs that function, it serves one leg of the call.
+FastMCP keeps its schemas, dependencies, middleware and results. It sees a function that has only the parameters that
+the client or FastMCP fills. Each run of that function serves one leg of the call.
 
-The first leg of a stored call is the client's request. An answer on a page or a decision starts a later leg, which runs
-through FastMCP's `call_tool`, so transforms, mounts and dependencies work as in the first leg. FastMCP's middleware
-does not see such a leg, because no client has sent it. A tool with `auth=`, or with parameters that FastMCP fills, may
-need a client's request, so its legs wait for one.
+The first leg of a stored call is the client's request. An answer on a page or a decision starts a later leg. That leg
+runs through FastMCP's `call_tool`, so transforms, mounts and dependencies work as in the first leg. FastMCP's
+middleware does not see a later leg, because no client has sent a request for it. If a tool has `auth=`, or has
+parameters that FastMCP fills, it may need a client's request. Its later legs then wait for such a request.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _FUNCTION_ATTRIBUTE: Final = "__roundtrip__"
 """Attribute of a plain function that FastMCP runs; its value is the asking function."""
 
 _INJECTED: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("roundtrip_injected", default=None)
-"""Values with which FastMCP fills parameters of the current function. The client does not send them as arguments."""
+"""Values with which FastMCP fills parameters of the current function. The client does not send these values."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,7 +84,7 @@ class _HostedLeg:
 
 
 _STORED_LEG: Final[ContextVar[_HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
-"""The leg of a stored call. The next function that FastMCP runs serves it."""
+"""The leg of a stored call. It is served by the next function that FastMCP runs."""
 
 
 class FastMcpFunction(AskingFunction):
@@ -101,13 +101,15 @@ class FastMcpFunction(AskingFunction):
         return self.is_filled_by_host or (self.tool is not None and self.tool.auth is not None)
 
     def is_called(self, method: str, name: str) -> bool:
-        """Return True if the request is for this function. A mounted, renamed or transformed tool has another name."""
+        """Return True if the request is for this function. If the tool is mounted, renamed or transformed, the request
+        has another name.
+        """
         if method != "tools/call" or fastmcp_names.is_client_tool_call() or _STORED_LEG.get() is not None:
             return True
         serving, server = serving_now(), fastmcp_names.serving_server()
         if serving is None or server is None:
             return False
-        # The outer server passed the client's call on to a mounted server, or a search passed it on to the tool that it
+        # The outer server passed the client's call on to a mounted server, or a search tool passed it on to the tool
         # found.
         return serving.installation.host is not server or fastmcp_names.passes_calls_on(server, name)
 
@@ -177,7 +179,7 @@ class FastMcpFunction(AskingFunction):
             return await self._serve_at_desk(serving, arguments, incoming)
 
     async def _serve_at_desk(self, serving: InstalledServing, arguments: dict[str, Any], incoming: Incoming) -> Any:
-        """Serve one leg of a client's request, and let the server's stored-call features take part."""
+        """Serve one leg of a client's request. The server's stored-call features take part in the leg."""
         desk, legs, record = serving.installation.desk, serving.installation.legs, incoming.record
         # If a prompt or another function calls this tool, that is not the client's call.
         is_for_tool = record is not None and record.context.method == "tools/call" and self.kind == "tool"
@@ -223,7 +225,7 @@ class FastMcpFunction(AskingFunction):
         """Surround a leg with FastMCP's values. If clients may read a failure, raise it as one of FastMCP's errors.
 
         Args:
-            injected: The values.
+            injected: The values that FastMCP fills in.
             report: Receives the failure, if it is a protocol error.
         """
         try:
@@ -234,7 +236,7 @@ class FastMcpFunction(AskingFunction):
         except (RoundtripError, SdkToolError, SdkResourceError) as error:
             failure = tool_failure(self.name, error, mask=False)
             if isinstance(failure, UnexpectedToolError):
-                # The author's code crashed. The server's options decide whether FastMCP masks the text.
+                # The author's code crashed. The server's options decide whether FastMCP hides the error text.
                 raise
             if isinstance(failure, MCPError):
                 report(failure)
@@ -264,7 +266,7 @@ def function_for_fastmcp(
         inline: True to run a plain function on the event loop.
 
     Raises:
-        InvalidSignature: A parameter can never be filled, in the function or a resolver.
+        InvalidSignature: A parameter of the function or of a resolver can never be filled.
     """
     if is_generator_function(fn):
         raise InvalidSignature(
@@ -329,10 +331,10 @@ def function_of_plain(plain: object) -> FastMcpFunction | None:
 
 
 def _find_serving(function: FastMcpFunction) -> InstalledServing | Installation[Any]:
-    """Return the current request, or outside a request the installation on the server that runs the function.
+    """Return the current request. Outside a request, return the installation on the server that runs the function.
 
     Raises:
-        ToolError: The server that received the client's request has no roundtrip.
+        ToolError: roundtrip is not installed on the server that received the client's request.
     """
     serving, session = serving_now(), fastmcp_names.session_now()
     if session is None:
@@ -344,8 +346,8 @@ def _find_serving(function: FastMcpFunction) -> InstalledServing | Installation[
     elif serving is not None and serving.request.session is session and asking_request() is not None:
         return serving
     raise ERRORS[function.kind](
-        f"{function.owner} asks, but the server that received the request has no roundtrip; call install() of "
-        "roundtrip.fastmcp on the server that clients connect to as well"
+        f"{function.owner} asks, but roundtrip is not installed on the server that received the request; also call "
+        "install() of roundtrip.fastmcp on the server that clients connect to"
     )
 
 
@@ -374,11 +376,11 @@ def install_stored_fastmcp_calls(
 
 
 class _ClientListing(fastmcp_names.Transform):
-    """Transform that lists tools in the form that their clients can use.
+    """Transform that lists tools in a form that clients can use.
 
-    It removes the output schema from tools that may ask. Clients validate results against that schema, and the message
-    that a call is waiting does not match it. The results stay unchanged. A mounted server hides its `continue_call`,
-    because the outer server, to which clients connect, stores the calls.
+    It removes the output schema from tools that may ask questions. Clients validate results against that schema, and a
+    message that the call is waiting would not match it. The results themselves stay unchanged. A mounted server hides
+    its own `continue_call`, because clients connect to the outer server, which stores the calls.
     """
 
     def __init__(self, installation: Installation[fastmcp_names.FastMCP[Any]], stored: StoredCalls) -> None:
@@ -403,7 +405,8 @@ class _ClientListing(fastmcp_names.Transform):
 class FastMcpTools(ToolHost):
     """One FastMCP server's tools, for stored calls.
 
-    A stored call knows if it needs a request. Mounts and searches rename tools, so `is_gated` is always False.
+    `is_gated` is always False, because mounts and searches rename tools. The stored call itself knows if it needs a
+    request.
 
     Args:
         installation: The installation on the server that clients connect to.

@@ -1,7 +1,7 @@
 """FastMCP's names that roundtrip uses. Only this module imports them; a test fails when FastMCP moves a name.
 
-It also re-exports public names (`import Tool as Tool`), so that an unknown FastMCP version fails at import, with one
-message. It uses these private names:
+It also re-exports public names (`import Tool as Tool`), so that an unsupported FastMCP version fails at import with a
+single message. It uses these private names:
 
 `FastMCP._mcp_server` is the low-level server, on which roundtrip replaces the request-state boundary.
 `FastMCP._request_state_security` is the policy that the author passed for that boundary.
@@ -12,17 +12,17 @@ message. It uses these private names:
 call them with the author's function, so roundtrip replaces them on the instance. `._components` holds the components
 that were registered earlier.
 
-`fastmcp.server.dependencies._is_client_tool_call` distinguishes a tool that the client called from a tool that another
-tool or a middleware calls.
+`fastmcp.server.dependencies._is_client_tool_call` tells apart tools that the client called and tools that another tool
+or a middleware called.
 
-`BaseSearchTransform._call_tool_name` is the tool with which clients call the tools that a search found.
+`BaseSearchTransform._call_tool_name` names the tool that runs a tool found by a search.
 
 `_WrappedProvider._inner` is the provider of a server that is mounted with a namespace.
 
 `FastMCPProviderTool._server` and `._original_name` locate the mounted server's tool behind an outer server's tool.
 
-`fastmcp.server.mixins.mcp_operations._normalize_call_tool_result` makes the result that goes over the wire; a ledger
-stores that result.
+`fastmcp.server.mixins.mcp_operations._normalize_call_tool_result` makes the result that goes over the wire. A ledger
+stores the same result.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def mounted_by(provider: object) -> FastMCP[Any] | None:
 
 
 def passes_calls_on(mcp: FastMCP[Any], name: str) -> bool:
-    """Return True if this tool belongs to a search, and calls the tool that its arguments name."""
+    """Return True if this tool belongs to a search, and calls another tool that its arguments name."""
     searches = (each for each in mcp.transforms if isinstance(each, BaseSearchTransform))
     return any(_private(each, "_call_tool_name") == name for each in searches)
 
@@ -179,7 +179,7 @@ def injected_parameters(fn: Callable[..., Any], hints: dict[str, Any]) -> tuple[
 
 
 async def function_below(tool: Tool) -> object:
-    """Return a tool's function, behind transforms and mounts, or None if this process does not have the function."""
+    """Return the function behind a tool's transforms and mounts, or None if the function is not in this process."""
     found: Tool | None = tool
     while found is not None:
         if isinstance(found, TransformedTool):
@@ -200,7 +200,7 @@ def kind_and_name_of(component: Any) -> tuple[str, str]:
 
 
 def wire_result(tool: Tool, value: Any) -> CallToolResult:
-    """Convert a tool's value to the result that goes over the wire, like FastMCP."""
+    """Convert a tool's value to the result that goes over the wire, as FastMCP does."""
     return wire_form(tool.convert_result(value))
 
 

@@ -4,7 +4,8 @@
 `ToolManager._tools` receives tools that the SDK did not make from a function.
 
 `MCPServer._subscriptions` is the bus that announces changes to clients. In the adapters, only this module uses private
-names of the SDK. It rejects an SDK that has moved one of them.
+names of the SDK. It rejects an SDK that has moved one of these
+names.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def functions_of(server: MCPServer[Any]) -> Iterator[tuple[str, str, Callable[..
 
 
 def takes_tool(server: MCPServer[Any], name: str) -> bool:
-    """Return True if no tool has this name yet. Like the SDK, ignore a second tool, and log a warning if configured."""
+    """Return True if no tool has this name yet. Otherwise, log a warning if the server is configured to."""
     manager = server._tool_manager  # pyright: ignore[reportPrivateUsage]
     if manager.get_tool(name) is None:
         return True

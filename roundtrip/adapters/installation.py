@@ -1,8 +1,8 @@
-"""`Installation`: the roundtrip parts of a server from another class.
+"""`Installation`: the roundtrip parts of a server whose class is not `roundtrip.Server`.
 
-A middleware inside the token boundary records which installation serves a request. An asking function uses that record,
-not the server that registered the function. FastMCP servers can be mounted on each other, and only the outermost server
-has a client.
+A middleware inside the token boundary records which installation serves a request. An asking function uses the recorded
+installation, because the server that registered the function may be another one. FastMCP servers can be mounted on each
+other, and only the outermost server has a client.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class InstallOptions(PartsOptions, StoringOptions, total=False):
     """Options for `install`; see the same options in `roundtrip.Server` for details."""
 
     request_state_security: RequestStateSecurity | None
-    """The SDK's policy, instead of `keys`. A FastMCP server takes the policy in its own constructor."""
+    """The SDK's policy, which replaces `keys`. A FastMCP server takes the policy in its own constructor."""
     build: str | None
     """A name for this build of the application. The default is a digest of the tools' source."""
 
@@ -69,7 +69,7 @@ class InstalledServing:
 
 
 _WORKER_OPTIONS: Final = ("run_tasks", "task_engine")
-"""Options that `roundtrip.Server` has for `roundtrip worker`, which cannot serve other classes."""
+"""Options that `roundtrip.Server` has for `roundtrip worker`, which supports no other server class."""
 
 _SERVING: Final[ContextVar[InstalledServing | None]] = ContextVar("roundtrip_serving", default=None)
 
@@ -128,8 +128,8 @@ class Installation(Attached, Generic[HostT]):
         low_level.middleware.insert(place + 1, self)
 
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        """Serve one message as an SDK middleware. Record this installation for it, and raise its protocol error, if
-        any.
+        """Serve one message as an SDK middleware. Record this installation for the message; if there is a protocol
+        error, raise it.
         """
         serving = InstalledServing(self, ctx)
         with holding(_SERVING, serving):
@@ -182,7 +182,9 @@ class Installation(Attached, Generic[HostT]):
         return None
 
     def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
-        """Return the registered name that a request uses, if that function asks; trace every request."""
+        """Return the name of the asking function that a request uses, or None, and True, because every request is
+        traced.
+        """
         named = (ctx.params or {}).get("name")
         known = any(name == named for _, name, _ in self.functions)
         return (named if isinstance(named, str) and known else None), True
@@ -197,8 +199,8 @@ def _check_names(options: InstallOptions) -> None:
     for name in options.keys() - InstallOptions.__annotations__:
         if name in _WORKER_OPTIONS:
             raise TypeError(
-                f"install() has no {name}=: every process that serves also runs stored calls, and `roundtrip worker` "
-                "supports only roundtrip.Server; remove it"
+                f"install() must be called without {name}=, because every serving process also runs stored calls, and "
+                "`roundtrip worker` supports only roundtrip.Server"
             )
         raise unknown_option("install() has", name, [*InstallOptions.__annotations__])
 
@@ -210,14 +212,14 @@ def installation_in(low_level: LowLevelServer[Any]) -> Installation[Any] | None:
 
 
 def reject_second_install(low_level: LowLevelServer[Any]) -> None:
-    """Reject a server that has roundtrip already.
+    """Reject a server on which roundtrip is already installed.
 
     Raises:
         ValueError: roundtrip is already installed on this server.
     """
     if any(isinstance(each, RequestBoundary) for each in low_level.middleware):
         raise ValueError(
-            f"server {low_level.name!r} has roundtrip already; call install() once, before registering tools"
+            f"roundtrip is already installed on server {low_level.name!r}; call install() once, before adding tools"
         )
 
 
@@ -226,7 +228,7 @@ def reject_options(given: ToolSpec, reasons: Iterable[tuple[Sequence[str], str]]
 
     Args:
         given: The options.
-        reasons: Groups of option names, each with the reason and what to do.
+        reasons: Groups of option names. Each group has the reason for the rejection and the fix.
         owner: The tool, for the error message.
 
     Raises:

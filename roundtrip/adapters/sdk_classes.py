@@ -168,7 +168,7 @@ class AskingTool(SdkTool):
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
-        """Return the results' schema, or None if a client may get another result instead."""
+        """Return the schema of the results, or None if a client may get a result of another form."""
         listing, relist = self._tool.listing, self._tools.tools.relist
         return (listing if relist is None else relist(self._tool, listing)).output_schema
 
@@ -235,9 +235,9 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
 
 
 def _reject_asking_objects(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
-    """Wrap a method that adds objects, and reject objects made from a function with roundtrip's markers.
+    """Wrap a method that adds objects, so that it rejects objects made from a function with roundtrip's markers.
 
-    Clients could fill such a function's markers.
+    Otherwise, clients could fill the parameters that have these markers.
     """
 
     def add_plain(made: Any, *given: Any, **details: Any) -> Any:
@@ -253,7 +253,7 @@ def _reject_asking_objects(add: Callable[..., Any], kind: Kind) -> Callable[...,
 
 
 def _explain_context(run: Callable[..., Any], kind: type[Exception]) -> Callable[..., Any]:
-    """Wrap a method, and raise an error with advice if a plain function asks with the SDK's own context."""
+    """Wrap a method so that it raises an error with advice if a plain function asks with the SDK's own context."""
 
     @functools.wraps(run)
     async def run_plain(*given: Any, **named: Any) -> Any:
@@ -286,8 +286,8 @@ def _wrap_resource(resource: Callable[..., Any], installation: Installation[Any]
         def decorate(fn: _CallableT) -> _CallableT:
             if uses_roundtrip(fn) and not UriTemplate.parse(uri).variable_names:
                 raise InvalidSignature(
-                    f"resource {uri!r} has no URI variables, so it must not have parameters that could ask; compute "
-                    "their values inside the function, or make the resource a template"
+                    f"resource {uri!r} has no URI variables, so it must not have parameters that ask questions; "
+                    "compute their values inside the function, or make the resource a template"
                 )
             register(_to_plain("resource", uri, fn, installation))
             return fn
@@ -309,7 +309,7 @@ def _to_plain(kind: Kind, name: str, fn: Callable[..., Any], installation: Insta
 
 
 def _replace(server: object, name: str, method: Callable[..., Any]) -> None:
-    # `setattr`, because type checkers reject an assignment to a method.
+    # Use `setattr`, because type checkers reject an assignment to a method.
     setattr(server, name, method)
 
 
@@ -336,7 +336,7 @@ class BoundTools:
 
         Raises:
             MCPError: The tool raised a protocol error, or its client cannot be asked.
-            RuntimeError: The server has no roundtrip.
+            RuntimeError: roundtrip is not installed on the server.
         """
         serving = serving_now()
         if serving is None or serving.request.session is not ctx.session:

@@ -22,7 +22,7 @@ _MAX_CONNECTIONS: Final = 8
 _RETRY_SECONDS: Final = 0.5
 _SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _TABLES_LOCK: Final = 0x726F756E64747269
-"""Advisory-lock number. Only the process that has this lock creates tables."""
+"""Advisory-lock number. Only the process that holds this lock creates tables."""
 
 
 class PostgresDown(Exception):
@@ -35,12 +35,13 @@ class PostgresConnections:
     Args:
         dsn: A connection URL for asyncpg, for example `postgresql://user@host/database`.
         schema: The schema for the tables. It is created at first use.
-        timeout: Maximum seconds for a statement, including the wait for a connection and connecting.
+        timeout: Maximum seconds for a statement, including the time to get or open a connection.
         options: asyncpg connection options. `max_size` limits the connections of each event loop (default 8).
 
     Raises:
         ImportError: asyncpg is not installed.
-        ValueError: The schema name has characters other than lowercase letters, digits and underscores.
+        ValueError: The schema name is too long, begins with a digit, or has characters other than lowercase letters,
+            digits and underscores.
     """
 
     def __init__(self, dsn: str, *, schema: str, timeout: float, options: dict[str, Any]) -> None:
@@ -78,9 +79,9 @@ class PostgresConnections:
     async def hear(
         self, channel: str, on_message: Callable[[str | None], None], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Call a function with each message of a channel, and with None if messages may have been missed.
+        """Call a function with each message from a channel, and with None if messages may have been missed.
 
-        This runs forever: after a failure, it sleeps and listens again.
+        This function runs forever. After a failure, it sleeps, and then listens again.
         """
         name = f"{self.schema}.{channel}"
         while True:
@@ -108,7 +109,7 @@ class PostgresConnections:
         connection.
 
         Args:
-            work: The work.
+            work: The work to run.
             drop: Disposes of the work's result if the caller is cancelled.
 
         Raises:
@@ -170,7 +171,7 @@ class PostgresConnections:
             raise ConnectionError("the server at this address is not PostgreSQL") from error
 
     async def _create(self, connection: Any, tables: str) -> None:
-        # The lock admits one process at a time: even with IF NOT EXISTS, two concurrent creations fail.
+        # Only one process at a time may create tables: even with IF NOT EXISTS, two concurrent attempts fail.
         async with connection.transaction():
             await connection.execute(f"SELECT pg_advisory_xact_lock({_TABLES_LOCK})")
             if not await connection.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", self.schema):
@@ -200,7 +201,7 @@ class PostgresConnections:
 
         connection = await self._run_uncancelled(listen, drop=end)
         try:
-            # Messages sent before now were missed.
+            # All messages sent before this point were missed.
             on_message(None)
             await is_broken.wait()
         finally:
@@ -216,7 +217,7 @@ class _LoopPool:
         self.listening: set[Any] = set()
         self.lock = asyncio.Lock()
         self.tables = 0
-        """The number of registered table groups that exist."""
+        """How many of the registered table groups already exist."""
         self._closing: asyncio.Task[None] | None = None
 
     def close_with_loop(self) -> None:

@@ -1,7 +1,7 @@
 """Redis and Valkey connections: a small pool for each event loop, kept open between uses.
 
-redis-py's client takes several times longer for a command than the server and the socket together. So this module uses
-only redis-py's connections. Every failure raises `RedisDown` within the timeout.
+In redis-py's client, a command takes several times as long as in the server and the socket together. So this module
+uses only redis-py's connections. Every failure raises `RedisDown` within the timeout.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class RedisConnections:
 
     Args:
         url: A connection URL for redis-py.
-        timeout: Maximum seconds for a command, including the wait for a connection and connecting.
+        timeout: Maximum seconds for a command, including the time to get or open a connection.
         options: redis-py connection options. `max_connections` limits the connections of each event loop (default 64).
         cluster: True if the URL names a cluster node. redis-py's slower cluster client then runs the commands.
 
@@ -58,13 +58,14 @@ class RedisConnections:
         except ImportError as error:
             raise ImportError("Redis connections need redis-py: pip install 'mcp-roundtrip[redis]'") from error
         self._timeout = timeout
-        # Script replies are parsed as RESP2. The pool chooses its parser by this option. Remove the URL's
-        # `protocol` option, which would override it.
+        # Script replies are parsed as RESP2, and this option selects the pool's parser. Remove the `protocol` option
+        # from the URL, because it would override this one.
         settings = {"socket_connect_timeout": timeout, **options, "protocol": 2}
         url = _remove_protocol(url)
         self._limit = int(settings.pop("max_connections", None) or _MAX_CONNECTIONS)
-        # The pool only parses the URL and creates connections. Its own socket timeout must be off: redis-py would send
-        # with `asyncio.wait_for`, which on Python 3.11 swallows a cancellation that arrives as the send ends.
+        # The pool only parses the URL and creates connections. Its own socket timeout must be off: with a timeout,
+        # redis-py sends with `asyncio.wait_for`. On Python 3.11, that function can swallow a cancellation that arrives
+        # as the send ends.
         self._pool = self._redis.ConnectionPool.from_url(url, **settings)
         self._pool.connection_kwargs["socket_timeout"] = None
         self._cluster = (url, settings) if cluster else None
@@ -81,7 +82,8 @@ class RedisConnections:
                 try:
                     return await self._reply(("EVALSHA", script.digest, 1, key, *args))
                 except self._errors.NoScriptError:
-                    # Redis restarted or failed over, and lacks the script. EVAL also caches it for later calls.
+                    # Redis has restarted or failed over, and no longer has the script. EVAL also caches the script for
+                    # later calls.
                     return await self._reply(("EVAL", script.text, 1, key, *args))
 
     async def command(self, *words: Word) -> Any:
@@ -99,11 +101,11 @@ class RedisConnections:
         """Subscribe to a channel and yield its messages. The iterator yields None when no further message has arrived
         yet.
 
-        The subscriber pings Redis after some seconds without a message.
+        After `_QUIET_SECONDS` without a message, the subscriber pings Redis.
 
         Raises:
-            RedisDown: Redis cannot be reached or does not answer a ping. The block can also raise it while reading
-                messages.
+            RedisDown: Redis cannot be reached or does not answer a ping. Code in the block that reads messages may also
+                get this error.
         """
         connection = self._pool.make_connection()
         try:
@@ -119,14 +121,14 @@ class RedisConnections:
     async def hear(
         self, channel: str, on_message: Callable[[str | None], None], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Call a function with each message of a channel, and with None if messages may have been missed.
+        """Call a function with each message from a channel, and with None if messages may have been missed.
 
-        This runs forever: after a failure, it sleeps and subscribes again.
+        This function runs forever. After a failure, it sleeps, and then subscribes again.
         """
         while True:
             with suppress(RedisDown):
                 async with self.subscribed(channel) as messages:
-                    # Messages sent before now were missed.
+                    # All messages sent before this point were missed.
                     on_message(None)
                     async for message in messages:
                         if message is not None:
@@ -148,7 +150,7 @@ class RedisConnections:
             elif is_pinged:
                 raise RedisDown("the server does not answer")
             else:
-                # A machine that has crashed does not close its connections, so only a ping shows that it is gone.
+                # A machine that has crashed does not close its connections, so only a ping can detect the crash.
                 await connection.send_packed_command(_encode_command(("PING",)), check_health=False)
                 is_pinged = True
 
@@ -186,12 +188,12 @@ class RedisConnections:
                     connections.idle.append(connection)
                     raise
                 except BaseException as error:
-                    # Drop the connection: another command must not read a late reply. Also, a server that has become
-                    # read-only is no longer the primary, and a new connection may find the new primary.
+                    # Drop the connection, because another command must not read a late reply. If the server has become
+                    # read-only, it is no longer the primary, and a new connection may reach the new primary.
                     await connection.disconnect(nowait=True)
                     if not is_reused or not isinstance(error, self._errors.ConnectionError | OSError):
                         raise
-                    # The server closed this idle connection, and probably all other idle connections as well.
+                    # The server has closed this idle connection, and probably all other idle connections as well.
                     await connections.aclose()
                 else:
                     connections.idle.append(connection)

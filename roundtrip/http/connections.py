@@ -1,4 +1,4 @@
-"""HTTP: end live calls with their response, and limit the JSON values in a request.
+"""HTTP middlewares that end live calls with their response, and limit the JSON values in a request.
 
 JSON parsing blocks the event loop, and its time grows with the number of values. Parsing 4 MB of text takes 10 ms, but
 4 MB of empty lists take a second. So a request may contain long texts, but only a limited number of values.
@@ -87,10 +87,11 @@ class SseOptions(_TransportOptions, total=False):
 
 def watch_app(server: MCPServer[Any], app: Starlette, options: HttpOptions) -> Starlette:
     """Adapt the SDK application: end live calls on disconnect, limit a request's JSON values, and allow restarts."""
-    # The SDK makes the streams itself, so a log filter is the only way to reach them. Adding a filter twice has no
+    # The SDK creates its streams itself, so only a log filter can drop their records. Adding the filter twice has no
     # effect.
     _STREAM_LOG.addFilter(_is_not_chunk)
-    # The SDK's application makes the manager itself, without a hook. A second manager would run the lifespan twice.
+    # The SDK's application creates the manager and has no hook to replace it. A second manager would run the lifespan
+    # twice.
     server.session_manager.__class__ = RestartingManager
     limited = server.session_manager.asgi_app
     limited.app = BoundedJson(limited.app)
@@ -103,14 +104,14 @@ def watch_app(server: MCPServer[Any], app: Starlette, options: HttpOptions) -> S
 def warn_of_readable_errors(name: str) -> None:
     """Warn that everyone who can reach the server can read the texts of exceptions."""
     logger.warning(
-        "server %r has no authentication, and sends clients the texts of uncaught exceptions, so everyone who can "
-        "reach it can read them; pass Server(mask_error_details=True) to keep the texts in the log",
+        "server %r has no authentication, so everyone who can reach it can read the texts of uncaught exceptions; "
+        "pass Server(mask_error_details=True) to keep the texts in the log",
         name,
     )
 
 
 def warn_of_unchecked_names(security: TransportSecuritySettings | None) -> None:
-    """Warn about lists of allowed hosts and origins that the SDK does not check."""
+    """Warn if allowed hosts or origins are listed but not checked by the SDK."""
     # The SDK has one switch for both lists.
     if security is None or security.enable_dns_rebinding_protection:
         return
@@ -118,7 +119,7 @@ def warn_of_unchecked_names(security: TransportSecuritySettings | None) -> None:
         if given:
             logger.warning(
                 "transport_security: %s is not checked, because enable_dns_rebinding_protection is False; set it to "
-                "True, with both lists, or check the header in a middleware",
+                "True and give both lists, or check the header in a middleware",
                 name,
             )
 
@@ -129,7 +130,7 @@ def _is_not_chunk(record: logging.LogRecord) -> bool:
 
 
 def has_too_many_values(body: bytes) -> bool:
-    """Return True if JSON has too many values to parse. Counting skips texts and does not parse the body."""
+    """Return True if a JSON text has too many values. The values are counted without parsing the text."""
     # Each value takes at least two bytes: one for itself and one for a separator.
     if len(body) <= _HARMLESS_BYTES or _count_values(body) <= MAX_JSON_VALUES:
         return False
@@ -159,7 +160,8 @@ class BoundedJson(AroundPosts):
 async def read_body(receive: Receive, max_body: int) -> tuple[list[Message], bytes | None]:
     """Read a request's body. The body is None if the client disconnects early or if it exceeds `max_body`.
 
-    The returned messages, for replay, contain the body in one piece, even if the client sent one byte per message.
+    The returned messages can be replayed. They contain the body in one piece, even if the client sent one byte per
+    message.
     """
     body = bytearray()
     while True:

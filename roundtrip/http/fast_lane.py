@@ -1,9 +1,10 @@
-"""Fast lane for HTTP requests of 2026-07-28. It bypasses the SDK's transport, which costs more than the rest of a plain
-call.
+"""Fast lane for HTTP requests of 2026-07-28. It bypasses the SDK's transport, which takes longer than the rest of a
+plain call.
 
-The lane reads a request once, and serves it if it passes every check that the SDK makes. It passes all other requests
-unchanged to the SDK's own application: older revisions, sessions, subscriptions, notifications, and every request to
-reject. So the SDK words each rejection, and a check that is too strict in the lane costs only time.
+The lane reads a request once, and serves the request if it passes every check that the SDK makes. All other requests go
+unchanged to the SDK's own application: older revisions, sessions, subscriptions, notifications, and every request that
+must be rejected. The SDK therefore words each rejection. If a check in the lane is too strict, the request is only
+slower.
 
 After the checks, the SDK's own runner serves the request with the server's middlewares, handlers and lifespan.
 """
@@ -65,18 +66,18 @@ _CHECKED_HEADERS: Final = frozenset(
 
 _MAX_SIZE_DIGITS: Final = 18
 _READER_DIGITS: Final = 4300
-"""How many digits of an integer the fast reader accepts. It raises on longer integers, like the standard library."""
+"""The longest integer, in digits, that the fast reader accepts. Longer integers raise, as with the standard library."""
 
 _OK: Final = 200
 _LAZY_ATTRIBUTES: Final = ("client_capabilities", "_client_params", "initialized", "state", "exit_stack")
-"""Attributes of the SDK's connections that few requests need."""
+"""Attributes of an SDK connection that few requests need."""
 _PING: Final = b": ping\r\n\r\n"
 
-# Bypass the SDK's cached property. Its cached value refers to its runner, and only the garbage collector frees such a
-# cycle.
+# Bypass the SDK's cached property. The cached value and its runner would refer to each other, and only the garbage
+# collector could free them.
 _on_request: Final = ServerRunner[Any].on_request.func
 
-# Raises for NaN and infinity, which the SDK writes as null, and for values that are not JSON.
+# This encoder raises for NaN and infinity, which the SDK writes as null, and for values that are not JSON.
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -92,11 +93,11 @@ class _CheckedRequest(NamedTuple):
 
 
 class FastLane:
-    """ASGI application in front of the SDK's application, inside its routes and authentication.
+    """ASGI application behind the SDK's routes and authentication, and in front of the SDK's own endpoint.
 
     Args:
         server: The low-level server.
-        manager: Runs the lifespan, and has the transport's options.
+        manager: The SDK's session manager, which runs the lifespan and has the transport's options.
         sdk: The SDK's application, for requests that the lane does not serve.
     """
 
@@ -109,9 +110,9 @@ class FastLane:
 
     @classmethod
     def install(cls, server: LowLevelServer[Any]) -> None:
-        """Put the lane in front of the application that the SDK has just made for a server."""
+        """Put the lane in front of the application that the SDK has just created for a server."""
         manager = server.session_manager
-        # The SDK calls this attribute like any ASGI application, but annotates it with one concrete class.
+        # The SDK calls this attribute like any ASGI application, but annotates the attribute with one concrete class.
         cast("Any", manager).asgi_app = cls(server, manager, manager.asgi_app)
 
     def before(self, wrap: Callable[[ASGIApp], ASGIApp]) -> Self:
@@ -161,7 +162,8 @@ class FastLane:
                 if value and not headers[name]:
                     return None
             elif not name.islower():
-                # The SDK ignores case, so it may find one of the request's headers twice.
+                # The SDK ignores the case of names. It could treat this header as a second copy of one that the lane
+                # knows.
                 return None
         if (
             headers.get(b"mcp-protocol-version", b"").decode("latin-1") not in MODERN_PROTOCOL_VERSIONS
@@ -203,7 +205,7 @@ class FastLane:
         return checked
 
     def _arguments_match(self, checked: _CheckedRequest, scope: Scope) -> bool:
-        """Return True if the headers that repeat tool arguments agree with the arguments."""
+        """Return True if the headers that repeat a tool's arguments agree with these arguments."""
         find, name = self._server.get_tool_input_schema, checked.params["name"]
         if find is None or not isinstance(name, str):
             return False
@@ -272,7 +274,9 @@ def _as_object(value: Any) -> dict[str, Any]:
 
 
 def _parse_json(body: bytes) -> Any:
-    """Return the value of a JSON text, or None if the text is not JSON. The standard library has the last word."""
+    """Return the value of a JSON text, or None if the text is not JSON. If the fast reader fails, the standard library
+    decides.
+    """
     if sys.get_int_max_str_digits() not in range(1, _READER_DIGITS):
         try:
             return from_json(body)
@@ -289,10 +293,11 @@ def _encode_reply(reply: dict[str, Any]) -> bytes:
 
     Raises:
         TypeError: The reply has a value that only pydantic can encode.
-        ValueError: The reply has such a value, or its values are nested too deeply.
+        ValueError: The reply contains NaN or infinity, or contains itself.
+        RecursionError: The reply's values are nested too deeply.
     """
     try:
-        # pydantic is seven times as fast as the standard library, but writes UTF-8.
+        # pydantic is seven times as fast as the standard library, but writes UTF-8 and not ASCII.
         body = to_json(reply, exclude_none=True, inf_nan_mode="null")
         if body.isascii():
             return body
@@ -313,7 +318,9 @@ async def _send(send: Send, status: int, body: bytes) -> None:
 
 
 class _Envelope(Connection):
-    """Connection for one request, described by the request's `_meta`. It makes its parts on first use."""
+    """Connection for one request, described by the request's `_meta`. The connection creates its attributes on first
+    use.
+    """
 
     outbound = Connection.from_envelope(LATEST_MODERN_VERSION, None, None).outbound
     session_id = None
@@ -323,8 +330,8 @@ class _Envelope(Connection):
         self._envelope = envelope
 
     def __getattr__(self, name: str) -> Any:
-        """Make a missing part on first use. Most requests need only the capabilities; for any other part, make all
-        parts.
+        """Create a missing attribute on first use. Most requests need only the capabilities; for any other attribute,
+        create all of them.
         """
         if name not in _LAZY_ATTRIBUTES:
             raise AttributeError(name)
@@ -339,7 +346,7 @@ class _Envelope(Connection):
 
     @property
     def initialize_accepted(self) -> bool:
-        """Return True, because the revision has no handshake to wait for."""
+        """Return True, because this revision has no handshake."""
         return True
 
     @property
@@ -349,7 +356,7 @@ class _Envelope(Connection):
 
 
 class _LazyChannel(sdk.RequestChannel):
-    """Channel from one request to its client. It makes its parts on first use."""
+    """Channel from one request to its client. The channel creates its attributes on first use."""
 
     # The representation of the SDK's dataclass would show all request headers.
     __repr__ = object.__repr__
@@ -362,7 +369,7 @@ class _LazyChannel(sdk.RequestChannel):
         self._request = request
 
     def __getattr__(self, name: str) -> Any:
-        """Make the remaining parts on first use."""
+        """Create the remaining attributes on first use."""
         if name not in ("transport", "cancel_requested"):
             raise AttributeError(name)
         headers = self._request.headers
@@ -374,17 +381,17 @@ class _LazyChannel(sdk.RequestChannel):
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Stream:
-    """Response that becomes an event stream if the call sends notifications or takes long.
+    """Response that becomes an event stream if the call sends notifications or takes a long time.
 
-    It starts watching for a disconnect only when the call waits for something. Most calls never wait.
+    The response starts watching for a disconnect only when the call waits for something. Most calls never wait.
     """
 
     _receive: Receive
     _send: Send
     scope: anyio.CancelScope = field(default_factory=lambda: _asyncio_scope_class()())
-    """Surrounds the call, and ends it when the client disconnects."""
+    """The scope around the call. It is cancelled when the client disconnects."""
     failure: BaseException | None = None
-    """The error of the ASGI server, which could not receive or send."""
+    """The ASGI server's error, if the server failed to receive or send."""
     _has_begun: bool = False
     _is_closed: bool = False
     _lock: anyio.Lock | None = None
@@ -430,7 +437,7 @@ class _Stream:
         """
         if self._lock is None:
             self._lock = anyio.Lock()
-        # Taking the lock lets other tasks run, such as the task that detects the disconnect.
+        # Acquiring the lock lets other tasks run, such as the task that detects the disconnect.
         async with self._lock:
             if self._is_closed:
                 raise anyio.ClosedResourceError
@@ -456,7 +463,7 @@ class _Stream:
             await _send(self._send, status, body)
 
     def end(self) -> None:
-        """Stop watching for a disconnect and sending pings."""
+        """Stop watching for a disconnect, and stop sending pings."""
         self._is_closed = True
         self._begin.cancel()
         if self._timer is not None:
@@ -464,7 +471,7 @@ class _Stream:
         for task in (self._disconnect_watch, self._pings):
             if task is not None:
                 task.remove_done_callback(self._cancel)
-                # No other code awaits the task, so asyncio would log its exception.
+                # No other code awaits the task. Read its exception here, because asyncio would otherwise log it.
                 task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
                 task.cancel()
 

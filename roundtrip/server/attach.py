@@ -1,8 +1,9 @@
-"""Attach everything that lets functions ask to a low-level SDK server.
+"""Installation on a low-level SDK server: the token boundary, the leg runner and the wrapped functions.
 
-`roundtrip.Server` uses it first; any server built on the SDK's low-level one can use it too. `install` adds the token
-boundary and the leg runner. `wrap` makes an asking function look plain to the server. `Attached` holds a server's
-roundtrip parts for the rest of the package; a `Server` has them as `server.internals`.
+`roundtrip.Server` uses this module, and so can any server that is built on the SDK's low-level server. `install` adds
+the token boundary and the leg runner. `wrap` makes a function that asks questions look like a plain function to the
+server. `Attached` holds a server's roundtrip parts for the rest of the package; a `Server` has them as
+`server.internals`.
 """
 
 from __future__ import annotations
@@ -66,26 +67,26 @@ def install(
     host: MCPServer[Any] | None,
     subject_of: SubjectOf,
 ) -> LegRunner:
-    """Let functions behind a low-level server ask.
+    """Let the functions of a low-level server ask questions.
 
-    The token boundary replaces the SDK's, and the SDK's spans are made only if they can be recorded.
+    The token boundary replaces the SDK's boundary. The SDK's spans are created only if they can be recorded.
 
     Args:
-        server: The server, whose middlewares are changed.
-        parts: The keys, the ledger and the rest that legs use.
+        server: The server. Its list of middlewares is changed.
+        parts: The keys, the ledger and everything else that legs use.
         host: The server that contexts show as `ctx.mcp_server`.
-        subject_of: Names a request's tool, prompt or template for logs and traces.
+        subject_of: Returns the name of a request's tool, prompt or template, for logs and traces.
 
     Returns:
         The runner that serves the functions' legs.
     """
     legs = LegRunner(host, parts, GuessCounter(parts).count, reject_waits, _make_context)
     place = next(i for i, entry in enumerate(server.middleware) if isinstance(entry, RequestStateBoundary))
-    # Place it inside the SDK's span for the request, so that tracer spans belong to that span.
+    # Put the boundary inside the SDK's span for the request, so that tracer spans belong to that span.
     server.middleware[place] = RequestBoundary(
         parts, service=server.name, make_context=legs.context_of, subject_of=subject_of
     )
-    # The author may have removed them.
+    # The list has no span middleware if the author removed it.
     server.middleware[:] = [LazySpans() if type(entry) is SdkSpans else entry for entry in server.middleware]
     server.lifespan = _recorded(server.lifespan, legs)
     return legs
@@ -107,10 +108,11 @@ class Attached:
         self.parts = parts
         self._routes = routes
         self._planned: WeakSet[Planned] = WeakSet()
-        """The plans that `overrides` changes."""
+        """The plans in which `overrides` can replace functions."""
         self.storage = Storage(stored_features)
         self.stored_calls: StoredCalls | None = None
-        """Calls whose users answer on pages, or whose questions a model answers, if its channels have such calls."""
+        """The calls that users answer on pages or that models answer; None if the server's channels need no such calls.
+        """
         self._features = extensions_of(parts, stored_of=lambda: self.stored_calls)
         """The server's features, outermost first."""
 
@@ -169,14 +171,19 @@ class Attached:
         return self.parts.effects.ledger
 
     def adopt(self, function: AskingFunction) -> None:
-        """Reject a function that this server could not serve, and let `overrides` replace functions in its graph."""
+        """Prepare the server for a function's features, time limit and overrides.
+
+        Raises:
+            KeysMissing: The function keeps values secret, and the server has no key for that.
+        """
         if function.planned.plan.may_carry_secrets and not self.parts.protection.journals.can_seal:
             raise KeysMissing(
-                f"{function.owner} must keep a value secret from the client (remember=True), but "
-                "request_state_security= has no key for that; add seal_keys="
+                f"{function.owner} must keep a value secret from the client (remember=True), but the server has no key "
+                "for that; pass seal_keys= together with request_state_security="
             )
         function.extensions += tuple(each for each in self._features if each.concerns(function))
-        # The policy's time limit serves all tools, so it must be the longest. A tool's shorter limit is in its journal.
+        # The policy has one time limit for all tools, so it must be the longest one. A tool's shorter limit is in its
+        # journal.
         policy = self.parts.protection.policy
         policy.ttl = max(policy.ttl, function.limits.ttl)
         self.track(function.planned)
@@ -250,20 +257,20 @@ class ServerInternals(Attached):
 Lifespan = Callable[[LowLevelServer[Any]], AbstractAsyncContextManager[Any]]
 
 Serve = Callable[[dict[str, Any], Any], Awaitable[Any]]
-"""Serves one leg, given the client's arguments and the context that the host passes, if any."""
+"""A function that serves one leg. It receives the client's arguments, and the context that the host passes or None."""
 
 
 def wrap(
     signature: FunctionSignature, serve: Serve, *, context_type: type[Any] | None = SdkContext
 ) -> Callable[..., Awaitable[Any]]:
-    """Return a function with only the client's parameters, which serves a leg when called.
+    """Return a function that has only the client's parameters and serves one leg when it is called.
 
     The host derives arguments and URI variables from the new function's signature, as for any other function.
 
     Args:
-        signature: The asking function.
-        serve: Serves one of its legs.
-        context_type: The annotation by which the host passes a context; None if it passes none.
+        signature: The signature of the function that asks questions.
+        serve: Serves one leg of that function.
+        context_type: The annotation by which the host knows where to pass its context; None if it passes no context.
     """
     fn = signature.fn
     hints = hints_of(fn)
@@ -291,10 +298,10 @@ def wrap(
 
 
 class LazySpans(SdkSpans):
-    """The SDK's span middleware, skipped while no tracer provider is set and the request brings no trace.
+    """The SDK's span middleware, which is skipped if no tracer provider is set and the request carries no trace.
 
-    Without a provider no span is recorded, but spans cost a twentieth of a call. A client's trace is passed on to the
-    services that its call uses, with or without a provider.
+    Without a provider, spans are never recorded, but creating them takes a twentieth of a call's time. A client's trace
+    is always passed on to the services that its call uses.
     """
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
@@ -305,7 +312,7 @@ class LazySpans(SdkSpans):
 
 
 def _recorded(lifespan: Lifespan, legs: LegRunner) -> Lifespan:
-    """Return a lifespan in which tasks run, and at whose end all recorder lines are written."""
+    """Return a lifespan that also runs tasks and, when it ends, writes all recorder lines."""
 
     @asynccontextmanager
     async def lifespan_recorded(server: LowLevelServer[Any]) -> AsyncGenerator[Any]:
@@ -313,7 +320,7 @@ def _recorded(lifespan: Lifespan, legs: LegRunner) -> Lifespan:
             async with lifespan(server) as state, legs.alive(state):
                 yield state
         finally:
-            # The event loop may end together with the lifespan.
+            # Write the lines now, because the event loop may end together with the lifespan.
             if legs.parts.effects.tracers:
                 unwritten.flush_all()
 

@@ -43,7 +43,7 @@ P = ParamSpec("P")
 
 
 class ApproveOptions(TypedDict, total=False):
-    """Options of `ctx.approve` besides its group and `fallback`."""
+    """Options of `ctx.approve`, except `by` and `fallback`."""
 
     within: float | timedelta | None
     remind: float | timedelta | None
@@ -90,27 +90,27 @@ class Context(AskingContext[LifespanContextT, RequestT]):
         Raises:
             ApprovalRejected: The group rejected the request.
             ApprovalExpired: The group did not decide in time, and the author gave no `fallback`.
-            BodyMistake: The server has no inbox, or the call cannot wait that long.
+            BodyMistake: The server has no inbox, or `within` is longer than the call can live.
         """
         return self.ask(name, markers.Approve(message, **options))
 
     async def read_resource(self, uri: str | AnyUrl) -> list[ReadResourceContents]:
-        """Read a resource of this server. A resource that asks can be read only in the live era.
+        """Read a resource of this server. A resource that asks questions can be read only in the live era.
 
         Returns:
             The resource's contents, each with `.content` (text or bytes) and `.mime_type`.
 
         Raises:
             ResourceNotFoundError: No resource that the client may see has that URI.
-            BodyMistake: The resource asks, but in the retry era its answers cannot reach it through this call.
+            BodyMistake: The resource asks questions, and in the retry era this call cannot deliver the answers to it.
         """
         try:
             return list(await super().read_resource(uri))
         except RuntimeError as error:
             # A resource that fails raises a resource error. The SDK raises RuntimeError only for a resource that asks.
             raise BodyMistake(
-                f"ctx.read_resource() must read a resource that does not ask, got {str(uri)!r}; this call cannot "
-                "deliver answers to a resource, so ask in this function, and share plain code with the resource"
+                f"ctx.read_resource() must read a resource that does not ask questions, got {str(uri)!r}; ask in this "
+                "function instead, and put code that the resource shares into a plain function"
             ) from error
 
     async def log(
@@ -161,7 +161,9 @@ class Context(AskingContext[LifespanContextT, RequestT]):
 
     @property
     def headers(self) -> Mapping[str, str] | None:
-        """Return the HTTP request's headers, which the client chooses. None if the request did not come over HTTP."""
+        """Return the HTTP request's headers, or None if the request did not come over HTTP. Clients can send any
+        headers.
+        """
         require_request(self.request_context)
         return super().headers
 
@@ -197,7 +199,7 @@ class Context(AskingContext[LifespanContextT, RequestT]):
         """Return the task that runs this body.
 
         Raises:
-            NeedsTask: The call is not a task.
+            NeedsTask: The call does not run as a task.
         """
         if self._call is None or self._call.stored is None:
             raise NeedsTask("ctx.task")
@@ -266,7 +268,8 @@ class BlockingContext:
         begun: Any = self._wait(lambda: context._running_body(name).begin_step(name, fn))  # pyright: ignore[reportPrivateUsage]
         if not isinstance(begun, BegunStep):
             return begun
-        # Run the function in this thread: its arguments may be bound to the thread, like an SQLite connection.
+        # Run the function in this thread, because some arguments, such as SQLite connections, are bound to their
+        # thread.
         try:
             value = copy_context().run(fn, *args, **kwargs)
         except BaseException:
@@ -275,12 +278,13 @@ class BlockingContext:
         return self._wait(lambda: begun.end(value))
 
     def _wait(self, make: Callable[[], Awaitable[T]]) -> T:
-        # An abandoned thread has no leg to ask in. If it entered the event loop, anyio would cancel it again and again.
+        # An abandoned thread has no leg in which it could ask. If the thread entered the event loop, anyio would cancel
+        # it again and again.
         if self._context.is_over:
             raise AskedTooLate("ctx.blocking")
         if is_on_event_loop():
             raise BodyMistake(
-                "ctx.blocking must be used in a plain `def` function, got an `async def` one; "
+                "ctx.blocking must be used in a plain `def` function, got an `async def` function; "
                 "write `await ctx.ask(...)` there, without blocking"
             )
 
@@ -298,17 +302,19 @@ class BlockingContext:
 
 
 class GateContext(Context[Any, Any]):
-    """Context that visibility gates receive. It cannot ask, because the request may be for a list."""
+    """Context for visibility gates. It cannot ask questions, because a client that requests a list expects the list at
+    once.
+    """
 
     if TYPE_CHECKING:
         # As in `Context`: without this declaration, type checkers derive a constructor from the model's fields.
         def __init__(self, **options: Any) -> None: ...
 
     def _running_body(self, name: str) -> "Body":
-        raise BodyMistake(f"a visibility gate may not ask, but asked {name!r}: a list must be answered at once")
+        raise BodyMistake(f"a visibility gate must not ask questions, got {name!r}; ask in the function itself")
 
     def _require_live_resolver(self, method: str) -> None:
-        raise BodyMistake(f"a visibility gate may not ask, but called ctx.{method}(): a list must be answered at once")
+        raise BodyMistake(f"a visibility gate must not ask questions, got ctx.{method}(); ask in the function itself")
 
 
 def get_context() -> Context[Any, Any]:
@@ -345,7 +351,7 @@ def get_access_token() -> AccessToken | None:
 def get_http_headers() -> dict[str, str]:
     """Return the request's HTTP headers by lower-case name. The result is empty if the request did not come over HTTP.
 
-    The client chooses the headers, so they do not authenticate it.
+    Do not use the headers to authenticate clients: a client can send any headers.
 
     Raises:
         RuntimeError: The caller is not serving a request.

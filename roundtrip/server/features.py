@@ -43,14 +43,14 @@ def extensions_of(parts: Parts, *, stored_of: Callable[[], StoredCalls | None]) 
 
     Args:
         parts: The server's parts.
-        stored_of: Returns the server's stored calls, which hold its inbox, or None if it stores no calls.
+        stored_of: Returns the server's stored calls, which contain its inbox; None if the server stores no calls.
     """
     return _TaskNeed(parts), ExactlyOnce(parts), _ApprovalNeed(stored_of)
 
 
 def stored_features() -> list[CallFeature]:
-    """Return the features of stored calls. Approvals are always included: a server without an inbox may continue a call
-    that needs one.
+    """Return the features of stored calls. Approvals are always included, because a server without an inbox may
+    continue a call that waits for an approval.
     """
     return [rules.ApprovalFeature()]
 
@@ -106,7 +106,7 @@ class _TaskNeed(LegExtension):
 
 
 class _ApprovalNeed(LegExtension):
-    """Registration check: a tool that needs an approval needs an inbox on its server."""
+    """Registration check that a server whose tools need approvals has an inbox."""
 
     def __init__(self, stored_of: Callable[[], StoredCalls | None]) -> None:
         self._stored_of = stored_of

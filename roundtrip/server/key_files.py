@@ -1,7 +1,8 @@
 """Keys from the environment and from key files.
 
-A key file has one key per line: its role, the key in hex, and the time at which it got that role. A key starts as
-`next` and only verifies. Then it becomes `signs`, and finally `former`, which still verifies the tokens that it signed.
+A key file has one key per line: its role, the key in hex, and the time at which the key got that role. A key starts in
+the role `next`, in which it only verifies tokens. It then signs tokens in the role `signs`. In the role `former`, it
+still verifies the tokens that it signed.
 """
 
 import logging
@@ -27,7 +28,7 @@ _HEAD: Final = """\
 
 
 class Role(Enum):
-    """A key's role. A key in any role can be used for verification."""
+    """A key's role. In every role, the key verifies tokens."""
 
     SIGNS = "signs"
     NEXT = "next"
@@ -43,7 +44,7 @@ class RoledKey(NamedTuple):
 
 
 class KeyFile(NamedTuple):
-    """Contents of a key file: the signing key, and at most one other key, which is the next or the former one."""
+    """Contents of a key file: the signing key, and at most one other key, whose role is `next` or `former`."""
 
     signs: RoledKey
     other: RoledKey | None = None
@@ -63,7 +64,7 @@ class KeyFile(NamedTuple):
         """Read a key file.
 
         Raises:
-            ValueError: The file cannot be read, or is not a key file. The message contains no key.
+            ValueError: The file cannot be read, or is not a key file. The message never quotes a key.
         """
         try:
             with path.open("rb") as file:
@@ -110,18 +111,21 @@ def keys_of(environment: Mapping[str, str]) -> EnvironmentKeys | None:
     if listed is not None:
         keys = [key.strip() for key in listed.split(",") if key.strip()]
         if not keys:
-            raise ValueError(f"{KEYS_VARIABLE} is set, but empty; list keys in it, newest first, or unset it")
+            raise ValueError(
+                f"{KEYS_VARIABLE} is set, but empty; set it to one or more keys, newest first, or unset it"
+            )
         return EnvironmentKeys(keys, KEYS_VARIABLE)
     if path is None:
         return None
     if not path:
-        raise ValueError(f"{KEY_FILE_VARIABLE} is set, but empty; name a key file in it, or unset it")
+        raise ValueError(f"{KEY_FILE_VARIABLE} is set, but empty; set it to a key file's path, or unset it")
     try:
         found = KeyFile.read(Path(path))
     except ValueError as error:
         raise ValueError(f"{KEY_FILE_VARIABLE}: {error}") from error
     if Path(path).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
-        # Only warn: secrets that are mounted into a container have such modes.
+        # This is a warning and not an error, because secrets that are mounted into a container often have this file
+        # mode.
         logger.warning("every user on this machine can read the key file %s; run chmod 600 on it", path)
     return EnvironmentKeys(found.keys, KEY_FILE_VARIABLE)
 
@@ -133,7 +137,7 @@ def _read_line(line: str, *, where: str) -> RoledKey:
             raise ValueError
         since = datetime.strptime(read["since"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     except ValueError:
-        # The message does not quote the line, which may contain a key.
+        # Do not quote the line in the message, because the line may contain a key.
         raise ValueError(
             f"{where}: a line must have a role (signs, next or former), a key of at least 64 hex digits, and the time "
             "at which the key got that role, for example: signs 7f7f... 2026-01-31T12:00:00Z"

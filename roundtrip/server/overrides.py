@@ -27,7 +27,7 @@ class Overrides(MutableMapping[Function, Function]):
     def __init__(self, planned: Collection[Planned]) -> None:
         self._planned = planned
         self._pairs: Pairs = {}
-        """Pairs of a replaced function and its replacement, by the replaced function's identity."""
+        """Each replaced function with its replacement, keyed by the replaced function's identity."""
         self.replacements: Replacements = {}
         """The current replacements. Each change assigns a new dictionary."""
 
@@ -42,7 +42,7 @@ class Overrides(MutableMapping[Function, Function]):
             pairs = dict(self._pairs)
             for fn, other in replacements.items():
                 key = identity(fn)
-                # Keep a replacement that code inside the block made for the same function.
+                # If code inside the block replaced the same function, keep that replacement.
                 if key in pairs and pairs[key][1] is other:
                     del pairs[key]
                     if key in before:
@@ -72,7 +72,7 @@ class Overrides(MutableMapping[Function, Function]):
         self._change({})
 
     def update_all(self, replacements: Mapping[Function, Function]) -> None:
-        """Replace all of these functions, or none if one replacement is invalid.
+        """Replace all given functions. If one replacement is invalid, replace none of them.
 
         Raises:
             KeyError: No plan uses one of the functions.
@@ -87,8 +87,8 @@ class Overrides(MutableMapping[Function, Function]):
         if key not in functions:
             names = ", ".join(sorted({display_name(known) for known in functions.values()})) or "none"
             raise KeyError(
-                f"{display_name(fn)!r} fills no parameter and is in no visibility gate on this server, so replacing it "
-                f"would change nothing. Functions that can be replaced: {names}"
+                f"{display_name(fn)!r} must fill a parameter or be part of a visibility gate on this server, otherwise "
+                f"replacing it changes nothing. Functions that can be replaced: {names}"
             )
         return key
 

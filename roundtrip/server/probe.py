@@ -1,8 +1,8 @@
 """The probe: a hidden tool that answers `roundtrip doctor`, which compares a service's instances.
 
-The probe returns facts for an operator to compare, and no secrets. Any client can call it, so clients must not choose
-what it writes into the ledger. The probe generates its marks itself, limits their number, and lets them expire within a
-minute.
+The probe returns facts that an operator can compare; none of them is secret. Any client can call the probe, so clients
+must not choose what the probe writes into the ledger. The probe generates its marks itself, limits their number, and
+lets each mark expire after a minute.
 """
 
 import hashlib
@@ -38,7 +38,9 @@ else:
 logger = logging.getLogger("roundtrip")
 
 _BUILD: Final = "1"
-"""A fixed build for the probe's tool, so that an instance with another application build can continue its call."""
+"""The probe tool's build. It is fixed, so that instances with different application builds can continue each
+other's probe calls.
+"""
 
 _QUESTION: Final = "understood"
 _MARK: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -55,7 +57,7 @@ _MAX_BUILD_CHARS: Final = 200
 _SHARED_FACTS: Final = ("name", "keys", "own_key", "audience", "build", "ledger", "exactly_once")
 """Identity facts that the probe returns unchanged."""
 _HIDDEN: Final = "(hidden)"
-"""The entry that represents all tools that some clients cannot see."""
+"""The name under which all tools that some clients cannot see share one entry."""
 
 
 class Identity(NamedTuple):
@@ -63,13 +65,13 @@ class Identity(NamedTuple):
 
     name: str
     keys: tuple[str, ...]
-    """The public names of the server's keys, the signing key first; empty if `request_state_security=` has an author's
-    codec.
+    """Public names for the server's keys, with the signing key first. It is empty if `request_state_security=` uses
+    an author's codec.
     """
     audience: str
     """The service that tokens are for."""
     build: str
-    """A digest of the tools' names, schemas, and source, including their resolvers."""
+    """A digest of the tools' names, schemas and source code, including their resolvers' source."""
     ledger: str
     """The ledger's class name."""
     reach: Reach
@@ -77,7 +79,7 @@ class Identity(NamedTuple):
     exactly_once: bool
     """True if any tool must run exactly once."""
     own_key: bool
-    """True if this process generated its key, so that no other process can resume its calls."""
+    """True if this process generated its key. No other process can then resume its calls."""
     stores_calls: bool = False
     """True if the server may store calls for tasks, question pages, models or approvals."""
     takes_probe: bool = True
@@ -96,8 +98,8 @@ def identity_of(name: str, *, parts: Parts, tools: Iterable[str], exactly_once: 
 
     Args:
         name: The server's name.
-        parts: The parts that its legs use.
-        tools: One text per tool, which differs whenever the tool differs.
+        parts: The parts that the server's legs use.
+        tools: One text per tool. Tools that differ must have different texts.
         exactly_once: True if any tool must run exactly once.
         stores_calls: True if the server can store calls.
     """
@@ -147,14 +149,16 @@ class Probe:
         self.worker_group: tuple[str, int] | None = None
         """The id of this process's worker group, and the number of workers in it."""
         self.transport: str | None = None
-        """The transport for HTTP requests of 2026-07-28, and the reason for it; None until the server makes an
-        application.
+        """The transport that serves HTTP requests of 2026-07-28, and the reason for this choice. It is None until the
+        server creates an ASGI application.
         """
         self._pid = -1
         self._instance = ""
         self._mark_times: deque[float] = deque()
         self._backlog: tuple[float, dict[str, Any]] | None = None
-        """The last task-store report and its time. It is cached because reading the store is slow."""
+        """The last task-store report, and the time at which it was made. The report is cached because reading the store
+        is slow.
+        """
         plain = ToolDefaults(defaults.limits, defaults.foreign, build=_BUILD)
         self.tool = register(self._run, ToolSpec(name=PROBE_TOOL), defaults=plain)
 
@@ -171,7 +175,7 @@ class Probe:
         if not journey:
             return await self._facts(ctx, claim=claim, look=look)
         began = await ctx.step("began", lambda: self.instance)
-        question = f"A probe by `roundtrip doctor`, which answers by itself. It began on instance {began}"
+        question = f"`roundtrip doctor` asks and answers this question itself. The call began on instance {began}"
         try:
             await ctx.ask(_QUESTION, question, bool)
         except ChannelMissing as error:
@@ -210,7 +214,9 @@ class Probe:
         return facts
 
     async def _tasks(self, tasks: "CallService") -> dict[str, Any]:
-        """Count the tasks in each state, and add the store's key hints. The report identifies no single task."""
+        """Count the tasks in each state, and add the store's key hints. The report does not identify individual
+        tasks.
+        """
         now = self._parts.system.monotonic()
         if self._backlog is None or now - self._backlog[0] > _BACKLOG_SECONDS:
             try:
@@ -224,7 +230,9 @@ class Probe:
         return {**self._backlog[1], "runs": bool(tasks.runs_tasks)}
 
     def _digests(self) -> dict[str, str]:
-        """Return a digest per tool. Tools that some clients cannot see share one digest, which hides their names."""
+        """Return a digest per tool. All tools that some clients cannot see share one digest, so that their names stay
+        hidden.
+        """
         digests: dict[str, str] = {}
         hidden: list[str] = []
         for tool in self._tools.registered:

@@ -1,4 +1,4 @@
-"""Prompts, resources and templates: questions, visibility gates, and the SDK's handlers that serve them."""
+"""Prompts, resources and templates: their questions, their visibility gates, and the SDK handlers that serve them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _KIND_OF: Final[Mapping[str, Shelf]] = {
 }
 
 LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "resources"}
-"""For each kind of item, the list to announce when an item changes."""
+"""For each kind of item, the list that the server announces when an item changes."""
 
 
 class ResourceDetails(TypedDict, total=False):
@@ -79,7 +79,7 @@ class ResourceDetails(TypedDict, total=False):
 
 
 class PromptsAndResources(HookedServer[LifespanResultT]):
-    """The part of `Server` that serves prompts, resources and templates; `sdk` has the arguments for `MCPServer`."""
+    """The part of `Server` that serves prompts, resources and templates. `sdk` has the arguments for `MCPServer`."""
 
     def __init__(
         self, internals: ServerInternals, defaults: ToolDefaults, visibility: Visibility, *, sdk: Mapping[str, Any]
@@ -105,7 +105,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
     @cached_property
     def _catalog(self) -> catalog.Catalog:
         """Return the catalog that records prompts and resources."""
-        # `setdefault`, because several threads may register their first item at once.
+        # Use `setdefault`, because several threads may register their first item at the same time.
         return vars(self).setdefault(
             "_catalog", catalog.Catalog(self._visibility, self.internals.parts.effects, gates=lambda: self._gates)
         )
@@ -132,19 +132,19 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         enabled: Enabled = True,
         inline: bool = False,
     ) -> Callable[[_CallableT], _CallableT]:
-        """Register the decorated function as a prompt. A prompt may ask, like a tool.
+        """Register the decorated function as a prompt. A prompt may ask questions, as tools do.
 
         Clients do not see parameters that `Resolve` fills.
 
         Args:
             name: The prompt's name. The default is the function's name.
-            title: A name for people.
+            title: A name to show to people.
             description: The prompt's purpose. The default is the docstring.
-            icons: Icons for people.
-            tags: Labels to enable and disable by.
+            icons: Icons to show to people.
+            tags: Labels by which `enable` and `disable` can select the prompt.
             enabled: False hides the prompt until it is enabled. A function or `Depends` decides for each request
                 whether the prompt exists.
-            inline: Run a plain function on the event loop, and not in a worker thread. It must not block.
+            inline: Run a plain function on the event loop instead of in a worker thread. The function must not block.
         """
         if callable(name):
             return super().prompt(name)
@@ -168,20 +168,20 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
     ) -> Callable[[_CallableT], _CallableT]:
         """Register the decorated function as a resource, or as a template if the URI has variables.
 
-        A template may ask, like a tool. Parameters that `Resolve` fills are not variables of its URI.
+        A template may ask questions, as tools do. Parameters that `Resolve` fills are not variables of its URI.
 
         Args:
             uri: The URI, or a URI template with `{variables}`.
-            tags: Labels to enable and disable by.
+            tags: Labels by which `enable` and `disable` can select the resource.
             enabled: False hides the resource until it is enabled. A function or `Depends` decides for each request
                 whether the resource exists.
-            inline: Run a plain function on the event loop, and not in a worker thread. It must not block.
+            inline: Run a plain function on the event loop instead of in a worker thread. The function must not block.
             **details: Options that the SDK's decorator also has:
                 name (the resource's name, by default the function's name),
-                title (a name for people),
+                title (a name to show to people),
                 description (the resource's content, by default the docstring),
                 mime_type (the content's type),
-                icons (icons for people),
+                icons (icons to show to people),
                 annotations (hints for the client),
                 meta (metadata for the client), and
                 security (the values that URI variables may have, by default the server's policy).
@@ -207,8 +207,8 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         inline: bool,
         **details: Any,
     ) -> None:
-        """Register a function with the SDK and the catalog. A function that may ask is wrapped, so that each call
-        serves one leg.
+        """Register a function with the SDK and the catalog. A function that may ask questions is wrapped, so that each
+        call serves one leg.
         """
         signature = read_signature(fn, kind=kind, name=identifier, reject=self._defaults.reject)
         seen_at_first, gate = read_enabled(enabled, owner=signature.owner, reject=self._defaults.reject)
@@ -218,8 +218,8 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         if kind == "resource" and not details["template"]:
             if signature.resolved:
                 raise InvalidSignature(
-                    f"{signature.owner} has no URI variables, so it must not have parameters that could ask; compute "
-                    "their values inside the function, or make the resource a template"
+                    f"{signature.owner} has no URI variables, so it must not have parameters that ask questions; "
+                    "compute their values inside the function, or make the resource a template"
                 )
             in_legs = False
         entry = {"enabled": seen_at_first, "gate": gate, "filled": signature.hidden, "in_legs": in_legs}
@@ -252,8 +252,8 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         arguments: dict[str, Any] | None = None,
         context: SdkContext[LifespanResultT, Any] | None = None,
     ) -> GetPromptResult | InputRequiredResult:
-        """Serve one leg of a prompt through the SDK's handler. Values that a client sends for resolved parameters are
-        ignored.
+        """Serve one leg of a prompt through the SDK's handler. If a client sends values for resolved parameters, they
+        are ignored.
         """
         for_client = take_client_lookup()
         filled = self._catalog.filled_in("prompt", name)
@@ -268,7 +268,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
     async def read_resource(
         self, uri: AnyUrl | str, context: SdkContext[LifespanResultT, Any] | None = None
     ) -> Iterable[ReadResourceContents] | InputRequiredResult:
-        """Serve one leg of a resource read through the SDK's handler."""
+        """Serve one leg of a `resources/read` request through the SDK's handler."""
         read, request = partial(super().read_resource, uri, context), Incoming.by(context).request
         for_client = take_client_lookup()
         try:
@@ -279,7 +279,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             raise failures.resource_failure(str(uri), next(self._resources_for(str(uri)), None), error) from error
 
     def add_prompt(self, prompt: Prompt) -> None:
-        """Register the SDK's own prompt object."""
+        """Register a prompt object of the SDK."""
         with self._adding("prompt", prompt.name):
             super().add_prompt(prompt)
 
@@ -294,7 +294,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
             self._announcer.note("prompts")
 
     def add_resource(self, resource: Resource) -> None:
-        """Register the SDK's own resource object."""
+        """Register a resource object of the SDK."""
         with self._adding("resource", str(resource.uri), name=resource.name):
             super().add_resource(resource)
 
@@ -302,9 +302,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         return self._catalog.has_gates(kind)
 
     def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
-        """Return the registered name that a request uses (for a resource, its template), and whether to trace the
-        request.
-        """
+        """Return the name of the prompt or resource template that a request uses, and whether to trace the request."""
         params = ctx.params or {}
         named = params.get("uri" if ctx.method == "resources/read" else "name")
         if isinstance(named, str):
@@ -357,11 +355,11 @@ def serve_in_legs(
     inline: bool = False,
     opened: Callable[[], gates.OpenGates | None] | None = None,
 ) -> tuple[AskingFunction, Callable[..., Awaitable[Any]]]:
-    """Return the asking function for a prompt or template, and the function that the SDK calls to serve one leg of it.
+    """Return the asking function for a prompt or template, and the function with which the SDK serves one leg.
 
     Args:
         signature: The signature of the prompt or template.
-        legs: Serves the legs.
+        legs: The runner that serves the legs.
         defaults: The server's options.
         inline: True to run a plain function on the event loop.
         opened: Returns the item's open visibility gates with the values that they computed, or None if it has no gate.

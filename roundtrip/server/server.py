@@ -100,7 +100,7 @@ class ServerOptions(PartsOptions, StoringOptions, SdkOptions, total=False):
 
 
 def _with_signature_of(original: Callable[..., Any]) -> Callable[[_CallableT], _CallableT]:
-    """Give a method that takes `**options` the signature of the SDK's method, for `inspect.signature`."""
+    """Let `inspect.signature` show the SDK's parameters for a method that takes `**options`."""
 
     def sign(method: _CallableT) -> _CallableT:
         setattr(method, "__signature__", inspect.signature(original))  # noqa: B010 - type checkers know no such attribute
@@ -110,24 +110,25 @@ def _with_signature_of(original: Callable[..., Any]) -> Callable[[_CallableT], _
 
 
 class Server(PromptsAndResources[LifespanResultT]):
-    """MCP server whose tools can ask the client before they finish; any instance may serve the next leg.
+    """MCP server whose tools can ask the client questions. Any instance of the service may serve a call's next leg.
 
-    It is the SDK's `MCPServer`, with the same constructor, decorators and `run`. It adds these arguments:
+    It has the constructor, decorators and `run` of the SDK's `MCPServer`, and adds these arguments:
 
     Args:
-        keys: Secrets of at least 32 bytes, newest first, the same on every instance. The first key signs, and all keys
-            verify. Replace a key in three steps: `[old, new]`, `[new, old]`, `[new]`. The default comes from the
-            environment: ROUNDTRIP_KEYS lists the keys, or ROUNDTRIP_KEY_FILE names a file from `roundtrip keys`. If
-            neither is set, the server makes a random key, and only this process can resume its calls.
+        keys: Secrets of at least 32 bytes, the same on every instance. The first key signs, and all keys verify.
+            Replace a key in three steps: `[old, new]`, `[new, old]`, `[new]`. The default comes from the environment:
+            ROUNDTRIP_KEYS lists the keys, or ROUNDTRIP_KEY_FILE names a file from `roundtrip keys`. If neither is set,
+            the server makes a random key, and only this process can resume its calls.
         ttl: Seconds that a client may take to answer one leg's questions. The default is 600, or the `ttl` in
             `request_state_security`.
-        max_age: Seconds after which a call can no longer be resumed. Resuming it does not extend this time. The default
-            is 3600, or the `ttl` in `request_state_security` if that is longer.
-        encrypt: Encrypt whole tokens. Values that the server computed are encrypted in any case.
+        max_age: Seconds after which a call can no longer be resumed. Resuming a call does not extend this time. The
+            default is 3600, or the `ttl` in `request_state_security` if that is longer.
+        encrypt: Encrypt whole tokens. Values that the server computed are always encrypted.
         principal: A function that returns a token's owner. The default returns the authenticated identity; `False`
             binds tokens to no owner.
         audience: The service that tokens are for. The default is the server's name.
-        request_state_security: The SDK's policy, instead of `keys`: its codec then carries the journal.
+        request_state_security: The SDK's policy, which replaces `keys`. The policy's codec then carries the
+            journal.
         seal_keys: Keys that seal values computed by the server, for use with `request_state_security`.
         build: A name for this build of the application. The default is a digest of the tools' source.
         trace: Where to record calls: a transcript's path, a `Recorder`, another tracer, a function that is called with
@@ -136,21 +137,22 @@ class Server(PromptsAndResources[LifespanResultT]):
         ledger: Stores the results of tools that run once (`exactly_once=True`). The default ledger is in this process's
             memory. Instances of one service share a `SqliteLedger`, a `RedisLedger` or a `PostgresLedger`.
         no_empty_rounds: Names of clients (`clientInfo.name`) that cannot handle a round without questions. The server
-            sends them no empty rounds. If an exactly-once tool asks such a client nothing, it runs without the
-            guarantee, and the log and the trace record that.
-        probe: True to answer `roundtrip doctor` through a tool that no list shows. The default is the environment
-            variable ROUNDTRIP_PROBE, or False if it is not set.
+            sends them no empty rounds. If an exactly-once tool asks such a client no question, the tool runs without
+            the guarantee, and the server notes this in the log and in the trace.
+        probe: True to answer `roundtrip doctor` through a hidden tool. The default is the environment variable
+            ROUNDTRIP_PROBE, or False if it is not set.
         run_tasks: False to leave stored tasks to other processes; "own" to run only the tasks of this process's
             clients. The default is the environment variable ROUNDTRIP_RUN_TASKS, or True if it is not set.
         task_engine: A `DocketEngine`, which delivers tasks to workers. By default each worker polls the store.
-        pages: `Pages(...)`, where users answer if their clients cannot show a form. Without pages, such calls fail.
+        pages: `Pages(...)`: pages on which users answer if their clients cannot show a form. Without pages, a call
+            fails if it must ask such a user.
         channels: The ways in which questions can reach users. With `form`, the client shows a form. `local` is a page
             on the user's machine, and `url` is a page that the client shows. With `model`, the model that called the
             tool answers questions that have `answered_by="anyone"`. `link` puts a page's address into the result. Each
             question takes the first channel that it can use. The default is `form`, then the channels that `pages`
             serves.
-        approvals: `Approvals(...)`, with which the members of a group decide other users' calls; see `Approve`.
-        fast_lane: False to serve HTTP requests of 2026-07-28 through the SDK's transport, which is slower and sends the
+        approvals: `Approvals(...)`: an inbox in which a group's members decide other users' calls; see `Approve`.
+        fast_lane: False to serve HTTP requests of 2026-07-28 through the SDK's transport, which is slower but sends the
             same responses. The default is the environment variable ROUNDTRIP_FAST_LANE, or True if it is not set.
         max_token_bytes: The maximum token size. The server neither makes nor accepts a longer token.
         max_journal_bytes: The maximum number of bytes that a call may remember.
@@ -159,10 +161,10 @@ class Server(PromptsAndResources[LifespanResultT]):
             always sent. By default clients get all texts, but `roundtrip serve` masks them unless `--show-errors` is
             given.
         dereference_schemas: Inline each `$ref` in listed tool schemas, because some clients do not resolve references.
-        on_duplicate_tools: What to do with a second tool of the same name. By default it replaces the first tool and
-            logs a warning. With the SDK's `warn_on_duplicate_tools=False`, the server ignores the second tool, like the
-            SDK.
-        system: The clocks, randomness and sleep that the server uses. The default uses the real ones.
+        on_duplicate_tools: What to do with a second tool of the same name. By default, the second tool replaces the
+            first, and the server logs a warning. With the SDK's `warn_on_duplicate_tools=False`, the server ignores the
+            second tool. The SDK does the same.
+        system: The clocks, randomness and sleep that the server uses. By default, these are the real ones.
         **options: The remaining options above, and all other keyword arguments of `MCPServer`.
 
     Raises:
@@ -210,7 +212,9 @@ class Server(PromptsAndResources[LifespanResultT]):
         parts = parts_of(name, given=given, bus=None if bus is False else bus, **for_parts)
         self._visibility_lock = Lock()
         self._pending_registrations: list[Callable[[], None]] = []
-        """Registrations of tools that the SDK's constructor and extensions add before the server is ready."""
+        """Registrations that wait until the server is ready: tools that the SDK's constructor and extensions add
+        earlier.
+        """
         on_duplicate = on_duplicate_tools or ("warn" if sdk.get("warn_on_duplicate_tools", True) else "ignore")
         visibility = Visibility()
         self._tools = ToolRegistry(on_duplicate, visibility)
@@ -257,7 +261,8 @@ class Server(PromptsAndResources[LifespanResultT]):
             masks_errors=lambda: bool(internals.masks_errors),
             has_own_handler=self._has_own_tool_handler,
         )
-        # A subclass that overrides `call_tool` gets every call, so it cannot have this middleware.
+        # If a subclass overrides `call_tool`, its method must receive every call, so this middleware must not answer
+        # calls.
         if type(self).call_tool is Server.call_tool:
             self.middleware.append(self._calls)
         internals.storage.engine = task_engine
@@ -283,12 +288,13 @@ class Server(PromptsAndResources[LifespanResultT]):
         structured_output: bool | None = None,
         **options: Unpack[ToolOptions],
     ) -> None:
-        """Register a function, a bound method or the SDK's own tool object as a tool; see `tool`.
+        """Register a function, a bound method or a tool object of the SDK as a tool; see `tool`.
 
         These options override the options of the standalone `@tool`.
 
         Raises:
-            InvalidSignature: A parameter can never be filled, in the tool or a resolver, or no schema can describe it.
+            InvalidSignature: A parameter of the tool or of a resolver can never be filled, or no schema can describe
+                it.
             ValueError: An option has an invalid value, or a tool with this name exists and `on_duplicate_tools` makes
                 that an error.
         """
@@ -357,18 +363,18 @@ class Server(PromptsAndResources[LifespanResultT]):
 
         Args:
             target: The function, or the tool's name.
-            title: A name for people.
+            title: A name to show to people.
             description: The tool's purpose. The default is the docstring's text.
             annotations: Hints about the tool's behavior.
-            icons: Icons for people.
+            icons: Icons to show to people.
             meta: Metadata for the client.
             structured_output: True if results carry structured content. By default the return annotation decides.
             name: The tool's name. The default is the function's name.
             **options: Options that the SDK does not have:
-                tags (labels to enable and disable by),
+                tags (labels by which `enable` and `disable` can select the tool),
                 enabled (False hides the tool at first; a function or `Depends` decides for each request whether the
                 tool exists, and cannot use the tool's arguments),
-                version (clients see and call the highest version of a name),
+                version (if tools share a name, clients see and call the highest version),
                 timeout (seconds that the work of one leg may take),
                 input_schema (the JSON schema of the arguments, which replaces the one derived from the parameters),
                 output_schema (the JSON schema of the result, an object),
@@ -378,9 +384,9 @@ class Server(PromptsAndResources[LifespanResultT]):
                 max_age (seconds after which a call can no longer be resumed),
                 exactly_once (run the body once per call, even if the last leg arrives several times, and keep the
                 result in the server's ledger),
-                on_unknown (`"rerun"` runs the body again if the process died while it ran; by default that is an
-                error), and
-                inline (run a plain function on the event loop, and not in a worker thread).
+                on_unknown (`"rerun"` runs the body again if the process died during the body; by default the call fails
+                with an error), and
+                inline (run a plain function on the event loop instead of in a worker thread).
         """
         if isinstance(target, str):
             name, target = name if name is not None else target, None
@@ -392,11 +398,11 @@ class Server(PromptsAndResources[LifespanResultT]):
         return decorate if target is None else decorate(target)
 
     async def signal(self, call_id: str, name: str, payload: Any = None) -> bool:
-        """Send a signal to a call's task, whose body waits for it with `ctx.wait_for`.
+        """Send a signal to a call's task. The task's body waits for signals with `ctx.wait_for`.
 
         Any instance that shares the task's ledger may send the signal, before or while the body waits. Only the first
-        signal of a name counts; repeating it changes nothing. If an outside request triggers the signal, verify that
-        request first: see `verify_ticket`.
+        signal with a given name counts; repeating it changes nothing. If an outside request triggers the signal, verify
+        that request first: see `verify_ticket`.
 
         Args:
             call_id: The call's id, from `ctx.call.id` or a ticket.
@@ -484,9 +490,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             return text_result(str(error), is_error=True)
 
     def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
-        """Return the registered name that a request uses (for a resource, its template), and whether to trace the
-        request.
-        """
+        """Return the name of the tool, prompt or template that a request uses, and whether to trace the request."""
         if ctx.method != "tools/call":
             return super()._subject_of(ctx)
         named = (ctx.params or {}).get("name")
@@ -518,16 +522,16 @@ class Server(PromptsAndResources[LifespanResultT]):
         return self.internals.overrides
 
     def verify_ticket(self, ticket: str, *, principal: str | AccessToken | None, purpose: str | None = None) -> Ticket:
-        """Read the ticket that a browser brought to the page behind an `ElicitUrl`.
+        """Verify and return the ticket with which a browser opened the page of an `ElicitUrl`.
 
         Args:
             ticket: The ticket in the URL (`ctx.call.ticket`).
             principal: The browser's user, from your own login: their access token, or the text that
-                `Server(principal=...)` returns for them. None only for a ticket that was issued unbound.
-            purpose: The page's purpose, to reject tickets for other pages.
+                `Server(principal=...)` returns for them. Pass None only for a ticket that is bound to no user.
+            purpose: The page's purpose. A ticket for another page is rejected.
 
         Raises:
-            TicketRejected: The ticket is forged, expired or another user's; do not show the page then.
+            TicketRejected: The ticket is forged or expired, or belongs to another user. Do not show the page.
         """
         parts = self.internals.parts
         office, now = parts.protection.ticket_office(), parts.system.time()
@@ -535,7 +539,7 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     @_with_signature_of(MCPServer.streamable_http_app)
     def streamable_http_app(self, **options: Unpack[connections.HttpOptions]) -> Starlette:
-        """Return the ASGI application that serves streamable HTTP. It takes the SDK's arguments.
+        """Return the ASGI application for streamable HTTP. This method takes the arguments of the SDK's method.
 
         Clients on 2025-11-25 and older can be asked only if `stateless_http` and `json_response` are off. Their calls
         end when the client disconnects, unless an `event_store` lets the client reconnect.
@@ -556,7 +560,9 @@ class Server(PromptsAndResources[LifespanResultT]):
 
     @_with_signature_of(MCPServer.sse_app)  # pyright: ignore[reportDeprecated]
     def sse_app(self, **options: Unpack[connections.SseOptions]) -> Starlette:
-        """Return the ASGI application that serves the old HTTP+SSE transport. It takes the SDK's arguments."""
+        """Return the ASGI application for the old HTTP+SSE transport. This method takes the arguments of the SDK's
+        method.
+        """
         self._warn_of_exposure(options.get("transport_security"))
         return super().sse_app(**options)  # pyright: ignore[reportDeprecated]
 
@@ -568,7 +574,8 @@ class Server(PromptsAndResources[LifespanResultT]):
         connections.warn_of_unchecked_names(security)
 
     def enable(self, **chosen: Unpack[VisibilityChoice]) -> None:
-        """Show tools, prompts and resources to clients again. Later calls override earlier ones.
+        """Show tools, prompts and resources to clients again. A later call of `enable` or `disable` overrides an
+        earlier one.
 
         Args:
             keys: `tool:name`, `tool:name@version`, `prompt:name`, `resource:uri` or `resource:template`.
@@ -578,7 +585,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             only: Disable everything else.
 
         Raises:
-            ValueError: The call selects nothing, or a key has none of these forms.
+            ValueError: The call selects nothing, or a key does not have one of the forms above.
         """
         with self._changing_visibility():
             self._visibility.enable(**chosen)
@@ -594,15 +601,15 @@ class Server(PromptsAndResources[LifespanResultT]):
             only: Enable everything else.
 
         Raises:
-            ValueError: The call selects nothing, or a key has none of these forms.
+            ValueError: The call selects nothing, or a key does not have one of the forms that `enable` lists.
         """
         with self._changing_visibility():
             self._visibility.disable(**chosen)
 
     def allow_tools(self, names: Iterable[str] | None) -> None:
-        """Show clients only the named tools, whatever else is enabled. Pass `None` to remove the restriction.
+        """Show clients only the named tools, even if other tools are enabled. Pass `None` to remove the restriction.
 
-        The tools may be registered later. When clients first list tools, the server logs names that no tool has.
+        The tools may be registered later. When clients first list tools, the server logs each name that no tool has.
 
         Raises:
             TypeError: `names` is a single string.

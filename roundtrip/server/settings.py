@@ -56,8 +56,8 @@ class PartsOptions(TypedDict, total=False):
     """Server options for the parts that every leg uses; see the docstring of `Server` for details."""
 
     keys: Keys | None
-    """Secrets of at least 32 bytes, newest first, the same on every instance. The default comes from ROUNDTRIP_KEYS or
-    ROUNDTRIP_KEY_FILE. If neither is set, only this process can resume its calls.
+    """Secrets of at least 32 bytes, the same on every instance; the first one signs. The default comes from
+    ROUNDTRIP_KEYS or ROUNDTRIP_KEY_FILE. If neither is set, only this process can resume its calls.
     """
     ttl: float | None
     """Seconds that a client may take to answer one leg's questions. The default is 600."""
@@ -82,22 +82,22 @@ class PartsOptions(TypedDict, total=False):
     no_empty_rounds: Iterable[str]
     """Names of clients that cannot handle a round without questions."""
     system: System
-    """The clocks, randomness and sleep to use."""
+    """The clocks, the randomness and the sleep function to use."""
 
 
 class StoringOptions(TypedDict, total=False):
     """Server options that require stored calls; see the docstring of `Server` for details."""
 
     pages: Pages | None
-    """`Pages(...)`, where users answer if their clients cannot show a form."""
+    """`Pages(...)`: pages on which users answer if their clients cannot show a form."""
     channels: Iterable[ChannelName] | None
     """The ways in which questions can reach users. The default is `form`, then the channels that `pages` serves."""
     approvals: Approvals | None
-    """`Approvals(...)`, with which the members of a group decide other users' calls; see `Approve`."""
+    """`Approvals(...)`: an inbox in which a group's members decide other users' calls; see `Approve`."""
 
 
 def wants_stored_calls(options: StoringOptions) -> list[str]:
-    """Return the names of the options in use that need stored calls."""
+    """Return the names of the given options that need stored calls."""
     return [name for name in StoringOptions.__annotations__ if options.get(name) is not None]
 
 
@@ -142,8 +142,8 @@ def _limits_of(given: RequestStateSecurity | None, ttl: float | None, max_age: f
         )
     if ttl is not None and ttl != given.ttl:
         raise ValueError(
-            f"ttl= must not be passed together with request_state_security=, got ttl={ttl} and {given.ttl}; set it "
-            "in RequestStateSecurity(..., ttl=...)"
+            f"ttl= must equal the ttl of request_state_security=, got {ttl} and {given.ttl}; set it only in "
+            "RequestStateSecurity(..., ttl=...)"
         )
     return Limits(ttl=given.ttl, max_age=max(_MAX_AGE_SECONDS, given.ttl) if max_age is None else max_age)
 
@@ -153,13 +153,13 @@ def _protect_by_policy(given: RequestStateSecurity, options: PartsOptions, syste
     conflicting = ("keys", "principal", "audience")
     if options.get("encrypt") or any(options.get(name) is not None for name in conflicting):
         raise ValueError(
-            "request_state_security= must be given without encrypt=, keys=, principal= and audience=, because the "
-            "policy decides them; remove them, or use keys= instead (seal_keys= may stay, for computed values)"
+            "request_state_security= must not be combined with encrypt=, keys=, principal= or audience=, because the "
+            "policy decides these; remove them, or replace request_state_security= with keys="
         )
     seal_keys, codec, hint = options.get("seal_keys"), given.codec, ()
     if isinstance(codec, AESGCMRequestStateCodec):
-        # This codec accepts any bytes. The hint identifies its key: if two processes have random keys, their hints
-        # differ.
+        # This codec accepts any bytes. The hint identifies the codec's key: processes with different keys have
+        # different hints.
         hint = (codec.seal(b"").partition(".")[2][:_HINT_CHARS],)
     else:
         codec = _TextCodec(codec)
@@ -173,11 +173,13 @@ def _protect_by_policy(given: RequestStateSecurity, options: PartsOptions, syste
 
 
 def _protect_by_keys(name: str | None, ttl: float, options: PartsOptions, system: System) -> Protection:
-    """Return the protection for a server with its own keys: from `keys=`, else the environment, else random."""
+    """Return the protection for a server with its own keys. They come from `keys=`, else from the environment; without
+    either, the key is random.
+    """
     keys, audience, principal = options.get("keys"), options.get("audience"), options.get("principal")
     if options.get("seal_keys") is not None:
         raise ValueError(
-            "seal_keys= needs request_state_security=; remove it, because keys= already seal computed values"
+            "seal_keys= needs request_state_security=; remove it, because keys= already seals computed values"
         )
     found = key_files.keys_of(os.environ) if keys is None and _KEY_VARIABLES & os.environ.keys() else None
     if not name and audience is None:
@@ -216,7 +218,7 @@ def _protect_by_keys(name: str | None, ttl: float, options: PartsOptions, system
 class _TextCodec:
     """Adapter that passes payloads to an author's codec as base64url text.
 
-    The SDK's payloads are JSON, so the author's codec may accept only text.
+    The SDK's payloads are JSON, so an author's codec may support only text.
     """
 
     def __init__(self, codec: RequestStateCodec) -> None:

@@ -1,9 +1,9 @@
 """Tool calls: find the tool, check that the request may see it, and serve one leg of its function.
 
-In the retry era a middleware returns the result in wire format, instead of the SDK's handler. The SDK would serialize
-the handler's model, validate it against the revision's models, and serialize it again. Questions and most results need
-no such validation, because their parts are checked one by one. Results that an author made by hand, and all requests,
-are still validated.
+In the retry era, a middleware replaces the SDK's handler and returns the result in wire format. The SDK would serialize
+the handler's model, validate it against the revision's models, and serialize it again. Questions and most results do
+not need that validation, because their parts are checked one by one. Results that an author made by hand, and all
+requests, are still validated.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _PLAIN_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "requestState": (str, type(None)),
     "_meta": (dict,),
 }
-"""The types of parameters in requests that only need `_meta` and their answers validated."""
+"""The expected type of each parameter. If all types match, only `_meta` and the answers need validation."""
 _FORMS: Final = dict[str, ElicitResult]
 _FORM_FIELDS: Final = frozenset({"action", "content"})
 _MAX_METAS: Final = 128
@@ -72,22 +72,22 @@ _MAX_META_BYTES: Final = 2000
 
 @dataclass(eq=False, repr=False)
 class ToolCalls(ToolHost):
-    """One server's tool calls, and the innermost middleware, which answers them instead of the SDK's handler."""
+    """Innermost middleware, which replaces the SDK's handler and serves one server's tool calls."""
 
     tools: ToolRegistry
     gates: Callable[[], GateEvaluator]
-    """Returns the visibility gate evaluator."""
+    """Returns the evaluator for visibility gates."""
     probe: RegisteredTool | None
     """The tool that answers `roundtrip doctor`, if the server has it."""
     masks_errors: Callable[[], bool]
-    """Returns True if clients may not read the texts of unexpected exceptions."""
+    """Returns True if clients must not read the texts of unexpected exceptions."""
     has_own_handler: Callable[[], bool]
     """Returns True if the SDK's handler serves tool calls, so that no other handler replaces it."""
     _stamp: dict[str, Any] | None = field(default=None, init=False)
     _valid_metas: set[bytes] = field(default_factory=set[bytes], init=False)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message, and answer it if no other middleware follows."""
+        """Answer a tool call if no other middleware follows. Pass all other messages on."""
         if (
             ctx.method != _METHOD
             or not is_retry_era(ctx.protocol_version)
@@ -106,12 +106,13 @@ class ToolCalls(ToolHost):
     async def serve_in_handler(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Serve one leg of a client's call in the SDK's handler, which a host's hooks surround.
+        """Serve one leg of a client's call in the SDK's handler, so that the host's hooks surround the leg.
 
-        No handler can return a task handle. The handle becomes the request's reply, which replaces the result.
+        A handler cannot return a task handle. The handle is set as the request's reply, which replaces the handler's
+        result.
 
         Raises:
-            ToolError: The tool is unknown, its arguments do not fit, or it failed on purpose.
+            ToolError: The tool is unknown, its arguments are invalid, or the tool raised this error deliberately.
             MCPError: The tool raised a protocol error, its client cannot be asked, or the store cannot be used.
         """
         record = incoming.record
@@ -124,7 +125,7 @@ class ToolCalls(ToolHost):
         return result_of_reply(end)
 
     async def _at_desk(self, name: str, incoming: Incoming, run: Proceed) -> ServedEnd | dict[str, Any]:
-        """Serve one leg for a client; return its end, or the reply for a stored call."""
+        """Serve one leg for a client. Return the leg's end, or the reply if the call is stored."""
         record = incoming.record
         if record is None or not self.desk.features:
             return await run()
@@ -134,7 +135,7 @@ class ToolCalls(ToolHost):
     async def serve_stored(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None = None
     ) -> ServedEnd:
-        # A tool's error is a result, as in the SDK's handler.
+        # As in the SDK's handler, an error in a tool becomes an error result.
         try:
             return await self.serve(name, arguments, incoming, version)
         except MCPError:
@@ -180,10 +181,10 @@ class ToolCalls(ToolHost):
         return False
 
     def _validate(self, revision: str, params: Mapping[str, Any]) -> InputResponses | None:
-        """Validate a request's parameters like the SDK. A `_meta` that clients repeat is validated only once.
+        """Validate a request's parameters as the SDK does. If clients repeat a `_meta`, it is validated only once.
 
         Returns:
-            The answers, if all of them answer forms.
+            The answers if all of them are form answers, else None.
 
         Raises:
             ValidationError: The parameters are invalid.
@@ -192,7 +193,7 @@ class ToolCalls(ToolHost):
         if params.keys() >= _NEEDED and all(type(value) in _PLAIN_TYPES.get(key, ()) for key, value in params.items()):
             sent = params.get("inputResponses")
             if sent is None or (answers := _read_forms(sent)) is not None:
-                # In this marshal version, equal values have equal bytes, and 1 and True are not equal.
+                # In this marshal version, equal values have equal bytes, but 1 and True do not.
                 with suppress(ValueError):
                     meta = marshal.dumps((revision, params["_meta"]), 2)
                 if meta in self._valid_metas:
@@ -224,8 +225,7 @@ class ToolCalls(ToolHost):
         """Serve one leg of a call.
 
         Raises:
-            ToolError: The tool is unknown, its arguments do not fit, or it failed with an error that it raised on
-                purpose.
+            ToolError: The tool is unknown, its arguments are invalid, or the tool raised this error deliberately.
             MCPError: The tool raised a protocol error, or its client cannot be asked.
         """
         probe = self.probe
@@ -237,7 +237,8 @@ class ToolCalls(ToolHost):
         for tool in self.tools.find(name, wanted):
             gate = tool.visibility_gate
             task = incoming.record.stored if incoming.record is not None else None
-            # The gate was evaluated when the task was created. Now there is no request to evaluate it with.
+            # The gate was evaluated when the task was created. Now the gate cannot be evaluated, because there is no
+            # request.
             if gate is None or (task is not None and task.request is None):
                 return await self._run(tool, arguments, incoming)
             opened = await self.gates().open(gate, incoming.request)
@@ -248,7 +249,9 @@ class ToolCalls(ToolHost):
     async def _rehearse(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, wanted: str | None
     ) -> ServedEnd:
-        """Serve one leg of a rehearsal. A rehearsal has no user, so a visibility gate may stay closed."""
+        """Serve one leg of a rehearsal. The tool runs even if its visibility gate is closed, because a rehearsal has no
+        user.
+        """
         tool = self.tools.registered_as(name, wanted)
         gate = tool.visibility_gate
         opened = await self.gates().open(gate, incoming.request) if gate is not None else None
@@ -276,7 +279,7 @@ async def _nothing() -> None: ...
 
 
 def _read_forms(answers: Mapping[str, Any]) -> InputResponses | None:
-    """Return a request's answers if all of them are valid form answers, the only ones with these fields."""
+    """Return a request's answers if all are valid form answers, else None. Only form answers have these fields."""
     if not all(type(answer) is dict and answer.keys() <= _FORM_FIELDS for answer in answers.values()):
         return None
     try:
@@ -286,7 +289,9 @@ def _read_forms(answers: Mapping[str, Any]) -> InputResponses | None:
 
 
 def named_version(params: Mapping[str, Any] | None) -> str | None:
-    """Return the version that a request's metadata names, in `roundtrip/version` or the way FastMCP clients do."""
+    """Return the tool version that a request's metadata names, in `roundtrip/version` or in the form that FastMCP
+    clients use.
+    """
     meta = (params or {}).get("_meta")
     if not isinstance(meta, Mapping):
         return None
@@ -298,7 +303,7 @@ def named_version(params: Mapping[str, Any] | None) -> str | None:
 
 
 def _called_by_client(name: str, incoming: Incoming) -> RequestRecord | None:
-    """Return the request's record if its client called this tool; None if another function called it."""
+    """Return the request's record if the client called this tool; None if another function called the tool."""
     record = incoming.record
     if record is None or record.is_taken or record.context.method != _METHOD:
         return None
@@ -306,10 +311,11 @@ def _called_by_client(name: str, incoming: Incoming) -> RequestRecord | None:
 
 
 def _requested_version(name: str, incoming: Incoming) -> str | None:
-    """Return the version that a request calls: the one its call began with, or the one it names.
+    """Return the tool version of a request: the version with which its call began, else the version that the request
+    names.
 
     Raises:
-        MCPError: The request names another version than its call began with.
+        MCPError: The call began with a version other than the one that the request names.
     """
     record = _called_by_client(name, incoming)
     if record is None:
@@ -327,14 +333,14 @@ def _requested_version(name: str, incoming: Incoming) -> str | None:
 def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
     """Check the `Mcp-Param-*` headers of a client's request for this tool.
 
-    The SDK checks only tools that have one version and no visibility gate. It checks before gates are evaluated, so a
-    rejected header for another tool would reveal that a hidden tool exists.
+    The SDK checks headers only for tools with one version and no visibility gate. That check runs before gates are
+    evaluated, so for other tools it would reveal that a hidden tool exists.
 
     Raises:
         MCPError: A header disagrees with its argument; the message is the SDK's.
     """
     record = _called_by_client(tool.name, incoming)
-    # The request that began the task was already checked.
+    # For a task, the request that began it was already checked.
     if record is None or record.stored is not None or not is_retry_era(record.context.protocol_version):
         return
     request: object = record.context.request
@@ -349,7 +355,7 @@ def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
 
 
 def _sent(end: ServedEnd, revision: str) -> dict[str, Any]:
-    """Return a leg's end in the retry era's wire form."""
+    """Return the end of a leg in the retry era's wire format."""
     if isinstance(end, Suspended):
         requests = {key: waiting.sent() for key, waiting in end.questions.items()}
         return {"inputRequests": requests, "requestState": end.state, "resultType": "input_required"}

@@ -41,7 +41,7 @@ _IMPORTED_BY_LEGS: Final = (
     "roundtrip.threads.workers",
     "roundtrip.tokens.signing",
 )
-"""Modules that other kinds of servers import only when they serve their first leg.
+"""Modules that this module imports while the process starts. Other servers import them when they serve their first leg.
 
 Serverless hosts start processes often, and give a process more CPU while it starts than while it serves a request.
 """
@@ -55,7 +55,7 @@ _NAMES_ARE_CHECKED: Final = TransportSecuritySettings(enable_dns_rebinding_prote
 
 
 def asgi_app(server: Server[Any], *, streams: bool = False, **options: Unpack[HttpOptions]) -> "ServerlessApp":
-    """Return an ASGI application that starts the server at its first request, without a lifespan.
+    """Return an ASGI application that needs no lifespan: its server starts at the first request.
 
     If the host sends lifespans, the server starts and stops with each of them. Otherwise, the server stops with its
     event loop.
@@ -64,8 +64,8 @@ def asgi_app(server: Server[Any], *, streams: bool = False, **options: Unpack[Ht
         server: The server, with all its tools.
         streams: True if the host can keep a response open. Otherwise, requests to listen get an error, and the server's
             records are saved before each response ends.
-        **options: Options for `streamable_http_app`. By default, requests are `stateless_http` and get a
-        `json_response`, and any `Host` is accepted.
+        **options: Options for `streamable_http_app`. By default, `stateless_http` and `json_response` are on, and any
+            `Host` is accepted.
 
     Example:
         ```python
@@ -180,8 +180,8 @@ class ServerlessApp:
 
 
 def _warn_of_other_instances(server: Server[Any]) -> None:
-    """Warn about settings that prevent other instances from serving a call's next leg. The host may start any number of
-    instances.
+    """Warn about settings that prevent other instances from serving a call's next leg, because the host may start any
+    number of instances.
     """
     identity = server.identity()
     if identity.own_key:
@@ -208,14 +208,14 @@ class _BuiltApp(NamedTuple):
 
 
 class _AppRun:
-    """Run of an application in a separate asyncio task, which outlives the request that started it."""
+    """Application that runs in its own asyncio task, which outlives the request that started it."""
 
     def __init__(self, app: _BuiltApp) -> None:
         self.app = app
         self._ready = asyncio.Event()
         self._stopping = asyncio.Event()
         self._failure: Exception | None = None
-        # The lifespan must not see one request's context variables.
+        # The lifespan must not see the context variables of the request that started it.
         self._task = asyncio.get_running_loop().create_task(self._run_manager(), context=contextvars.Context())
 
     async def started(self) -> Exception | None:
@@ -241,7 +241,7 @@ class _AppRun:
 
 
 class _NoStreams:
-    """Middleware that rejects requests for endless streams, because the host would wait for such a stream to end."""
+    """Middleware that rejects requests for endless streams, because the host would wait for the stream's end."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -62,7 +62,7 @@ def scope_of(event: Mapping[str, Any], context: object) -> Scope:
         "headers": [(_bytes(name), _bytes(value)) for name, value in headers.items()],
         "client": (request["http"]["sourceIp"], 0),
         "server": (request.get("domainName", ""), _port(headers.get("x-forwarded-port", ""))),
-        # These names are Mangum's, so that code written for Mangum finds the event and context.
+        # Mangum uses the same names, so code written for Mangum finds the event and the context.
         "aws.event": event,
         "aws.context": context,
     }
@@ -75,7 +75,7 @@ def body_of(event: Mapping[str, Any]) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    # Without `surrogatepass`, a client's lone surrogate would end the function with an error that quotes the client's
+    # Without `surrogatepass`, a client's lone surrogate would crash the function with an error that quotes the client's
     # text.
     return text.encode("utf-8", "surrogatepass")
 
@@ -95,7 +95,7 @@ def _reason_to_reject(event: object) -> str | None:
 
 
 class CollectedResponse:
-    """ASGI response, collected for Lambda."""
+    """ASGI response that is collected and then returned to Lambda."""
 
     def __init__(self) -> None:
         self.is_complete = False

@@ -1,6 +1,6 @@
-"""AWS Lambda handler: it serves events on one event loop, which stays open between events.
+"""AWS Lambda handler that serves all events on one event loop, which stays open between events.
 
-The process runs only while the handler runs, so all work for an event is finished when the handler returns.
+The process runs only while the handler runs, so all work for an event must be finished when the handler returns.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ def lambda_handler(
 
     Args:
         server: The server, with all its tools.
-        reserve: Seconds before the function's time limit at which a request is cancelled, so that its client gets an
+        reserve: How many seconds before the function's time limit a request is cancelled. The client can then get an
             error before Lambda ends the process.
-        **options: Options for `streamable_http_app`. By default, requests are `stateless_http` and get a
-            `json_response`, and any `Host` is accepted.
+        **options: Options for `streamable_http_app`. By default, `stateless_http` and `json_response` are on, and any
+            `Host` is accepted.
 
     Raises:
-        TypeError: `server` is not a server.
+        TypeError: `server` is not a `roundtrip.Server`.
         ValueError: `reserve` is not a number of seconds, or is negative.
 
     Example:
@@ -116,7 +116,7 @@ class _LambdaProcess:
 
 
 async def _wait_until_ended(serving: "asyncio.Task[None]", seconds: float) -> bool:
-    """Wait for a request and log its error; return False if it is still running after some seconds."""
+    """Wait for a request and log its error; return False if the request is still running after the given seconds."""
     done, _ = await asyncio.wait({serving}, timeout=seconds if seconds < math.inf else None)
     if done and not serving.cancelled() and (error := serving.exception()) is not None:
         logger.error("a request failed", exc_info=error)

@@ -16,13 +16,13 @@ _LEDGER_ADVICE = "Give the server ledger=SqliteLedger(PATH), RedisLedger(URL) or
 
 _WITHOUT_FORMS: Final = {
     "link": "get links to question pages",
-    "model": "are asked through their model, if a question allows that",
+    "model": "are asked through their model if a question allows that",
 }
-"""Maps the channel that a server uses first to how the server asks clients that cannot receive a form."""
+"""What happens to clients that cannot receive a form, by the first of these channels that the server has."""
 
 _DIFFERENCES: Final = {
     "audience": "the workers belong to different services, {0.audience!r} and {1.audience!r}, and would reject each "
-    "other's calls. Give the server the same name, or audience=, in every process",
+    "other's calls. Give the server the same name or the same audience= in every process",
     "keys": "the workers have different keys, and would reject each other's calls. Set the keys where all workers read "
     f"them: {KEYS_VARIABLE} or {KEY_FILE_VARIABLE}",
     "build": "the workers have different tools: source, names or schemas differ. Register the same tools in every "
@@ -31,7 +31,7 @@ _DIFFERENCES: Final = {
 
 
 def objection(identities: Sequence[Identity]) -> str | None:
-    """Return the reason that these workers must not serve together, with the fix, or None."""
+    """Return why these workers must not serve together, and how to fix that; None if they may serve together."""
     first, *others = identities
     if others and (reason := _solo_reason(first)) is not None:
         return reason
@@ -43,7 +43,7 @@ def objection(identities: Sequence[Identity]) -> str | None:
 
 
 def objection_to_newcomer(newcomer: Identity, running: Sequence[Identity]) -> str | None:
-    """Return the reason that a new worker must not join the running workers, or None.
+    """Return why a new worker must not join the running workers; None if it may join them.
 
     The new worker's keys may be one rotation step ahead or behind, and its build may differ.
     """
@@ -58,7 +58,7 @@ def objection_to_newcomer(newcomer: Identity, running: Sequence[Identity]) -> st
 
 
 def cautions(identity: Identity) -> list[str]:
-    """Return warnings about calls that a single worker loses at a restart, or that other instances cannot serve."""
+    """Return warnings about calls that end when this process restarts, or that other instances cannot serve."""
     warnings: list[str] = []
     if identity.own_key:
         warnings.append(
@@ -120,7 +120,7 @@ def _solo_reason(identity: Identity) -> str | None:
     if identity.exactly_once and identity.reach is Reach.PROCESS:
         return (
             f"exactly_once needs a ledger that all workers share, but {identity.ledger} covers one process: two "
-            f"workers would run a call twice. {_LEDGER_ADVICE}, or serve with --workers 1"
+            f"workers could run the same call. {_LEDGER_ADVICE}, or serve with --workers 1"
         )
     if identity.stores_calls and identity.reach is Reach.PROCESS:
         return (

@@ -1,4 +1,4 @@
-"""ASGI application of one process: the SDK's, with added health checks, response selection and graceful shutdown."""
+"""ASGI application of one process: the SDK's with health checks, response selection and graceful shutdown."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ logger = logging.getLogger("roundtrip")
 _LEDGER_TIMEOUT_SECONDS: Final = 2.0
 """Seconds until a ledger that does not answer counts as down."""
 _REUSE_SECONDS: Final = 1.0
-"""Seconds for which a check of the ledger is reused. Any client can send many health checks."""
+"""Seconds for which the result of a ledger check is reused, because any client can send many health checks."""
 _PROBE: Final = "health"
 _OK: Final = 200
 _NOT_ALLOWED: Final = 405
@@ -49,7 +49,7 @@ class ProcessState:
     requests: dict[int, "Exchange"] = field(default_factory=dict[int, "Exchange"])
     """The running requests, by the `id` of their scope."""
     ended: anyio.Event = field(default_factory=anyio.Event)
-    """Set to end listening streams and live questions."""
+    """Event that ends listening streams and live questions."""
 
     def end(self) -> None:
         """End listening streams and live questions. Answers to live questions can no longer arrive."""
@@ -67,7 +67,9 @@ class ProcessState:
         for one in unfinished:
             one.cancel()
         answered = sum(one.exception() is None and one.result() for one in done)
-        logger.error("shutdown timed out: %d requests were still running, %d got an error", len(running), answered)
+        logger.error(
+            "shutdown timed out: %d requests were still running, and %d of them got an error", len(running), answered
+        )
 
 
 def application_of(server: Server[Any] | ForeignServer, settings: ServeSettings, state: ProcessState) -> ASGIApp:
@@ -190,7 +192,7 @@ class _GracefulShutdown:
             await self._app(scope, receive, send_and_note)
             tasks.cancel_scope.cancel()
         if streaming:
-            # Finish the stream: an aborted stream looks like a failure to the client and in the log.
+            # Finish the stream, because an aborted stream looks like a failure to the client and in the log.
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -250,7 +252,9 @@ class Exchange:
 
 
 def closing(send: Send, state: ProcessState | None = None) -> Send:
-    """Wrap `send` so that the response closes its connection; with a state, only while the process is stopping."""
+    """Wrap `send` so that the response closes its connection. If a state is given, do so only while the process is
+    stopping.
+    """
 
     async def send_and_close(message: Message) -> None:
         await send(_closed(message) if state is None or state.stopping else message)

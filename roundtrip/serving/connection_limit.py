@@ -1,8 +1,8 @@
 """Connection limit of a process, and time limits for clients that send an incomplete request or no request.
 
-At the limit, a new connection closes the oldest connection that is idle or has an incomplete request. If the server is
-serving requests on all connections, it accepts a few more. On these, it answers health checks, and answers other
-requests with a 503.
+At the limit, a new connection closes the oldest connection that is idle or has an incomplete request. If all
+connections are serving requests, the server accepts a few more connections. On these, it answers health checks, and
+rejects other requests with a 503.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class ConnectionLimit:
         self._surplus: dict[BoundedConnection, None] = {}
 
     def enter(self, connection: "BoundedConnection") -> None:
-        """Make room for a connection."""
+        """Add a new connection. At the limit, close another one for it, or let it only answer health checks."""
         if self._connections < self._limit:
             self._connections += 1
         elif self._waiting:

@@ -22,7 +22,7 @@ _FRAMING: Final = 16
 class FastConnection(BoundedConnection, HttpToolsProtocol):
     """Connection that parses requests with httptools.
 
-    Data that arrives after a request but before its response is dropped, and the response closes the connection.
+    Data that arrives between a request and its response is dropped. The response then closes the connection.
     """
 
     def __init__(self, connection_limit: ConnectionLimit, *args: Any, **kwargs: Any) -> None:
@@ -43,13 +43,13 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
 
     @override
     def is_served(self) -> bool:
-        # A request that has a head but is not complete is still waiting for more body data.
+        # A request is not being served yet if its head has arrived and its body is incomplete.
         return self._is_unanswered() and not (self._has_begun and self._has_head)
 
     @override
     def is_arriving(self) -> bool:
-        # If neither a request nor uvicorn's idle timer is active, the client has sent data that does not begin a
-        # request.
+        # If neither a request nor uvicorn's idle timer is active, the client has sent data with which no request
+        # begins.
         return not self.is_served() and (self._has_begun or self.timeout_keep_alive_task is None)
 
     def _is_unanswered(self) -> bool:
@@ -92,7 +92,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
-        # A trailer arrives after the headers were checked, so it could bypass a proxy that sets or removes this header.
+        # A trailer arrives after the headers were checked, so it could bypass a proxy that sets or removes the header.
         if self._is_dropping or self._has_head:
             return
         if len(self.headers) >= _MAX_HEADERS:
@@ -148,7 +148,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         self.cycle.keep_alive = False
 
     def _hand_over(self) -> None:
-        """From this request on, let h11 parse the connection, because h11 ignores the upgrade offer."""
+        """Let h11 parse the connection from this request on, because h11 ignores the upgrade offer."""
         if self._head is None:
             self.transport.abort()
             return

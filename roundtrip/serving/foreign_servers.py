@@ -73,7 +73,7 @@ class ForeignServer:
                 host_origin_protection=False,
             )
             # FastMCP creates its session manager only when the application starts, so wrap the route's endpoint. Every
-            # spelling of the path leads to this endpoint, and the author's own pages do not.
+            # spelling of the path leads to this endpoint, but the author's own pages have other endpoints.
             route = next(each for each in app.routes if isinstance(each, Route) and each.path == settings.path)
             checked = HostChecks(
                 route.app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
@@ -100,8 +100,8 @@ class _OnePieceBody(AroundPosts):
             if kept[-1]["type"] == "http.disconnect":
                 return
         if body is None:
-            # Keep the connection open. Closing it with unread data would reset it, and the client might not read this
-            # response.
+            # Keep the connection open. Closing a connection with unread data would reset it, and the client might not
+            # read this response.
             await PlainTextResponse(_TOO_LARGE_TEXT, _TOO_LARGE_STATUS)(scope, receive, send)
             return
         whole = {"type": "http.request", "body": body, "more_body": False}

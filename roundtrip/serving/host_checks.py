@@ -1,7 +1,8 @@
-"""`Host` and `Origin` checks, against web pages that point their own host name to this machine (DNS rebinding).
+"""`Host` and `Origin` checks, which stop web pages that point their own host name to this machine (DNS rebinding).
 
-The two headers are checked separately. The SDK has one switch for both, so it ignores the allowed origins if any host
-is accepted. Allowed origins also get CORS headers, without which browsers block calls from other origins.
+The two headers are checked separately. The SDK has one switch for both checks, so it ignores the allowed origins if any
+host is accepted. Responses to allowed origins also have CORS headers. Without them, browsers would block calls from
+other origins.
 """
 
 import ipaddress
@@ -93,11 +94,11 @@ class HostChecks:
 
     Args:
         app: The application that serves allowed requests.
-        hosts: The allowed hosts; `*` for any. If the list is empty, a server on a loopback address accepts only this
-            machine's names, and any other server accepts any host.
-        origins: The allowed origins, in addition to the hosts' own; `*` for any. If at least one origin is listed, all
-            origins are checked, even if any host is allowed.
-        loopback: Also allow the loopback names, because the service listens on a loopback address.
+        hosts: The allowed hosts; `*` allows any host. If the list is empty, a server on a loopback address accepts only
+            this machine's names, and any other server accepts any host.
+        origins: The allowed origins, in addition to the origins of the allowed hosts; `*` allows any origin. If at
+            least one origin is listed, all origins are checked, even if any host is allowed.
+        loopback: True if the service listens on a loopback address. The loopback names are then allowed.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str], origins: Iterable[str], *, loopback: bool) -> None:
@@ -119,10 +120,14 @@ class HostChecks:
         app = self._app
         if scope["type"] == "http":
             if self._checks_host and not self._names_host(scope):
-                _log.warning("rejected a request for another Host; list this server's host names with --allowed-host")
+                _log.warning(
+                    "rejected a request whose Host is not allowed; list this server's names with --allowed-host"
+                )
                 app = PlainTextResponse("Invalid Host header", _MISDIRECTED)
             elif self._checks_origin and not _is_among(self._origins, _values(scope, b"origin")):
-                _log.warning("rejected a request from a page with another Origin; allow origins with --allowed-origin")
+                _log.warning(
+                    "rejected a request from a page whose Origin is not allowed; allow it with --allowed-origin"
+                )
                 app = PlainTextResponse("Invalid Origin header", _FORBIDDEN)
         await app(scope, receive, send)
 
@@ -142,7 +147,7 @@ class HostChecks:
 
 
 class CrossOrigin(CORSMiddleware):
-    """ASGI middleware for CORS: browsers learn which origins may call one path and read its responses.
+    """ASGI middleware for CORS, which tells browsers the origins that may call one path and read its responses.
 
     Args:
         app: The application that serves all requests.
@@ -171,7 +176,7 @@ class CrossOrigin(CORSMiddleware):
         await (super().__call__(scope, receive, send) if is_own_path else self.app(scope, receive, send))
 
     def is_allowed_origin(self, origin: str) -> bool:
-        """Return True if pages with this origin may call."""
+        """Return True if pages with this origin may call the server."""
         return self.allow_all_origins or _is_among(self._origins, [origin])
 
 

@@ -1,6 +1,6 @@
-"""One serving process, single or a worker: socket, logging, uvicorn, and graceful shutdown.
+"""One serving process, either the only one or a worker: socket, logging, uvicorn, and graceful shutdown.
 
-A worker sends its identity to the supervisor, waits for the start command, and serves.
+A worker sends its identity to the supervisor, waits for the start command, and then serves.
 """
 
 import asyncio
@@ -41,9 +41,11 @@ logger = logging.getLogger("roundtrip")
 
 IDENTITY: Final = "identity"
 READY: Final = "ready"
-"""Message of a worker that is ready. It contains the worker's process name, the prefix of its lease holders' names."""
+"""Message from a worker that is ready. It contains the worker's process name, with which its lease holders' names
+begin.
+"""
 DEAD: Final = "dead"
-"""Message from the supervisor, with the name of a worker that it has reaped."""
+"""Message from the supervisor that contains the name of a worker that it has reaped."""
 FAILED: Final = "failed"
 SERVE: Final = b"serve\n"
 IDENTITY_FORMAT: Final = TypeAdapter(Identity)
@@ -59,11 +61,11 @@ _LAST_REQUEST_SECONDS: Final = 0.25
 _ERROR_SECONDS: Final = 0.1
 """Seconds at the end of the graceful shutdown to send errors to clients whose requests will be cut off."""
 _EXIT_MARGIN_SECONDS: Final = 3.0
-"""Seconds until a stopping process exits even if a thread is still running."""
+"""Seconds after which a stopping process exits, even if a thread is still running."""
 _BACKLOG: Final = 2048
 _ACCEPTS_IN_A_ROW: Final = 64
 _SPARE_FILES: Final = 256
-"""Open files requested in addition to the connections: for the ledger, tools and transcripts."""
+"""Number of open files to request beyond the connections, for the ledger, tools and transcripts."""
 _MIN_SPARE_FILES: Final = 32
 _MIN_CONNECTIONS: Final = 8
 _CLIENT_ERROR_LOGGERS: Final = (
@@ -101,7 +103,7 @@ def set_up_logging(settings: ProcessSettings) -> None:
 
 
 def listen(settings: ServeSettings) -> socket.socket:
-    """Open the socket from which all processes accept.
+    """Open the socket from which all processes accept connections.
 
     All processes share one queue, so if a process is killed, another process serves the waiting connections. With one
     socket per process (SO_REUSEPORT), the connections in a killed process's queue would be lost.
@@ -111,8 +113,8 @@ def listen(settings: ServeSettings) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
-    # Accepted sockets inherit this option. asyncio sets it only on sockets that it creates. Without it, a response's
-    # second part waits about 40 ms for the acknowledgment of the first.
+    # Accepted sockets inherit this option. asyncio sets it only on sockets that it creates. Without the option, a
+    # response's second part waits about 40 ms for the acknowledgment of the first part.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
@@ -134,7 +136,8 @@ def serve(
     """
     state = ProcessState()
     app = application_of(server, settings, state)
-    # Otherwise, sse_starlette would end every stream at the first signal, before the last responses are sent.
+    # Turn this off, because sse_starlette would end every stream at the first signal, before the last responses are
+    # sent.
     if hasattr(AppStatus, "disable_automatic_graceful_drain"):
         AppStatus.disable_automatic_graceful_drain()
     limit = connections_for(settings.limit_connections)
@@ -160,7 +163,7 @@ def serve(
         timeout_graceful_shutdown=settings.timeout_graceful_shutdown,  # type: ignore[arg-type]
     )
     process = _Process(config, settings, state, on_ready)
-    # After it has stopped, uvicorn raises again the signals that it caught, which would end the process.
+    # After uvicorn has stopped, it raises the caught signals again, which would end the process.
     previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         process.run(sockets=[listening])
@@ -175,7 +178,7 @@ def serve(
 
 
 def connections_for(wanted: int) -> int:
-    """Raise the open-file limit if necessary, and return how many connections it allows, at most `wanted`."""
+    """Raise the open-file limit if necessary, and return how many connections the limit allows, at most `wanted`."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -246,7 +249,7 @@ def _send(channel: socket.socket, kind: str, value: Any) -> None:
 
 
 def _follow_supervisor(channel: socket.socket) -> None:
-    """Take over from workers that the supervisor reports as dead, and end when the supervisor ends."""
+    """Take over from workers that the supervisor reports as dead, and end this process with the supervisor."""
     with suppress(OSError, ValueError), channel.makefile("rb") as lines:
         for line in lines:
             bury(json.loads(line)[DEAD])
@@ -254,7 +257,7 @@ def _follow_supervisor(channel: socket.socket) -> None:
 
 
 def break_off_after(seconds: float, message: str) -> threading.Timer:
-    """Log a line and end this process after some seconds, unless the timer is cancelled.
+    """Log a line and end this process after the given number of seconds, unless the timer is cancelled.
 
     A synchronous tool runs in a thread that cannot be interrupted, and Python waits for that thread at exit.
     """
@@ -293,12 +296,12 @@ class _Process(uvicorn.Server):
         self._state.stopping = True
         self._interrupts += sig == signal.SIGINT
         super().handle_exit(sig, frame)
-        # uvicorn also counts an interrupt as the second one if a SIGTERM arrived before the interrupt or while it was
-        # handled.
+        # Only a second interrupt forces the exit. uvicorn itself would exit after a SIGTERM and one interrupt.
         self.force_exit = self._interrupts > 1
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Give the load balancer time to notice, and let clients with open connections send one more request.
+        # Give the load balancer time to notice the shutdown, and let clients with open connections send one more
+        # request.
         remaining = self._settings.drain
         while not self._interrupts and remaining > 0:
             # Poll, because a signal handler cannot set an event.

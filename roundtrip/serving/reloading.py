@@ -1,9 +1,9 @@
-"""`roundtrip serve --reload`: one worker, replaced when the project's Python files change.
+"""`roundtrip serve --reload`: one worker, which is replaced when the project's Python files change.
 
 The new worker loads the changed code while the old worker keeps serving. If the code fails to load, nothing changes.
-Otherwise, the old worker finishes its requests and ends before the new worker accepts any, so old code never answers
-after new code. Both workers take their keys from the supervisor's environment, so calls on protocol version 2026-07-28
-continue.
+Otherwise, the old worker finishes its requests and ends before the new worker accepts any. Old code therefore never
+answers after new code. Both workers take their keys from the supervisor's environment, so calls on protocol version
+2026-07-28 continue.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ logger = logging.getLogger("roundtrip")
 
 _SCAN_SECONDS: Final = 0.25
 _SETTLE_SECONDS: Final = 0.1
-"""Seconds between two scans. Editors and version control write several files, so a change is complete when two scans
-agree.
+"""Seconds between two scans. Editors and version control write several files, so a change is complete only when two
+scans agree.
 """
 _MAX_SHARE: Final = 0.1
 """Maximum share of a core that scanning may take."""
@@ -50,8 +50,8 @@ def prepare_processes(environment: MutableMapping[str, str]) -> bool:
     has_key = KEYS_VARIABLE in environment or KEY_FILE_VARIABLE in environment
     if not has_key:
         environment[KEYS_VARIABLE] = os.urandom(32).hex()
-    # Bytecode is matched to its source by the file's length and its modification time in whole seconds. A second change
-    # within the same second can go unnoticed.
+    # Python matches bytecode to its source by the file's length and its modification time in whole seconds. It could
+    # miss a second change within the same second.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return has_key
 
@@ -121,7 +121,7 @@ def _is_ignored(entry: os.DirEntry[str]) -> bool:
 
 
 class ReloadingSupervisor(Supervisor):
-    """Supervisor that replaces its only worker after changes.
+    """Supervisor that replaces its only worker when files change.
 
     Args:
         plan: See `Supervisor`.
@@ -169,7 +169,7 @@ class ReloadingSupervisor(Supervisor):
                 return
             if (caution := caution_of_reload(new.identity, old.identity)) is not None:
                 logger.warning("%s", caution)
-            # From here on, the supervisor does not replace the old worker when it ends.
+            # From here on, the supervisor does not replace the old worker when the old worker ends.
             self._slots[0] = new
             retiring = tasks.create_task(self._retire(old))
             await asyncio.wait([retiring], timeout=_END_SECONDS)

@@ -47,8 +47,8 @@ _MAX_LENGTH_DIGITS: Final = 15
 _UNWATCHED_SECONDS: Final = 0.05
 """Seconds until the server begins to watch for the client's disconnection. Most requests end sooner."""
 _STREAM_NAMES: Final = (b"progressToken", LOG_LEVEL_META_KEY.rpartition("/")[2].encode())
-"""Names that occur in requests for progress or log messages. Only the part after the last slash, because JSON may
-escape the slash.
+"""Names that a request contains if it asks for progress or log messages. Only the part after the last slash is
+compared, because JSON may escape slashes.
 """
 _PARSED_BYTES: Final = 64 * 1024
 """Size limit for parsing a request here. If a larger request contains one of the names in `_STREAM_NAMES`, its response
@@ -67,8 +67,8 @@ class _SessionManager(RestartingManager):
     """SDK session manager that reads `_ANSWERS_JSON` for each request, unless all responses are JSON.
 
     At the session limit, a new session ends the session that was idle longest. Otherwise, any client could use up the
-    limit, because idle sessions end only after half an hour. By the protocol, a client whose session has ended opens a
-    new one.
+    limit, because idle sessions end only after half an hour. The protocol tells a client whose session has ended to
+    open a new session.
     """
 
     always_json = False
@@ -155,7 +155,9 @@ def chosen_responses(app: ASGIApp, manager: StreamableHTTPSessionManager, settin
 
 @contextmanager
 def _watched(receive: Receive, request: anyio.CancelScope) -> Generator[None]:
-    """Cancel a request when its client disconnects. A timer starts the watch late, because most requests end sooner."""
+    """Cancel a request when its client disconnects. A timer delays the watch, because most requests end before it would
+    start.
+    """
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -186,7 +188,7 @@ def declares_too_much(scope: Scope, max_body: int) -> bool:
 
 
 def _fits_one_body(body: bytes) -> bool:
-    # Avoid parsing the body here, because the SDK parses it later. Most requests contain neither name.
+    # Do not parse the body here if possible, because the SDK parses it later. Most requests contain neither name.
     if not any(name in body for name in _STREAM_NAMES):
         return True
     if len(body) > _PARSED_BYTES:

@@ -23,7 +23,7 @@ LIVE_PATH: Final = "/health/live"
 READY_PATH: Final = "/health/ready"
 _PREFIX: Final = "ROUNDTRIP_"
 _OTHER_VARIABLES: Final = (KEYS_VARIABLE, KEY_FILE_VARIABLE, TRACE_VARIABLE, PROBE_VARIABLE)
-"""Variables that are not command settings, but that users may misspell."""
+"""Variables that are not settings of the commands, but that users may misspell."""
 _FLAGS: Final = {"allowed_hosts": "allowed_host", "allowed_origins": "allowed_origin"}
 """Maps each list setting to the flag that adds one item."""
 _RULES: Final = {"int_parsing": "Input should be a whole number", "float_parsing": "Input should be a number"}
@@ -39,7 +39,7 @@ class ProcessSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     table: ClassVar[str]
-    """The settings file's table."""
+    """The table in the settings file that contains these settings."""
 
     workers: int = Field(default=1, ge=1, le=256)
     drain: float = Field(default=0.0, ge=0, le=600)
@@ -90,7 +90,7 @@ class ServeSettings(ProcessSettings):
         read = host_from if info.field_name == "allowed_hosts" else origin_from
         for one in value:
             if one != ANY and ANY in one.removesuffix(f":{ANY}"):
-                raise PydanticCustomError("name", "'*' must be the only name; without it, list each name")
+                raise PydanticCustomError("name", "'*' must be the only name; list it alone, or list each name")
             try:
                 _ = None if one == ANY else read(one)
             except ValueError as error:
@@ -114,7 +114,7 @@ class ServeSettings(ProcessSettings):
 
     @property
     def keeps_sessions(self) -> bool:
-        """Return True if live-era clients get sessions. The server needs a session to ask them."""
+        """Return True if live-era clients get sessions. The server can ask these clients only in a session."""
         return self.workers == 1 if self.sessions is None else self.sessions
 
     @property
@@ -148,8 +148,8 @@ def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file:
 
     Args:
         kind: The settings model.
-        arguments: Command-line settings by name; None if absent.
-        file: The settings file; None for `roundtrip.toml`, if it exists.
+        arguments: Command-line settings by name. A setting that was not given is None.
+        file: The settings file; None to read `roundtrip.toml` if that file exists.
 
     Raises:
         BadSettings: A setting is invalid.
@@ -158,7 +158,9 @@ def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file:
     file_values: Mapping[str, Any] = _read_file(path, kind.table) if file is not None or path.is_file() else {}
     fields = kind.model_fields
     if unknown := sorted(set(file_values).difference(fields)):
-        raise BadSettings(f"{str(path)!r}: [{kind.table}] has no {', '.join(unknown)}; it has {', '.join(fields)}")
+        raise BadSettings(
+            f"{str(path)!r}: [{kind.table}] has unknown keys: {', '.join(unknown)}; use {', '.join(fields)}"
+        )
     values: dict[str, Any] = {**file_values}
     sources = {name: f"{str(path)!r}: {name}" for name in file_values}
     for name in fields:

@@ -1,8 +1,9 @@
-"""Worker supervisor: starts workers if they agree, replaces dead workers, and rolls and stops workers.
+"""Worker supervisor: starts workers that agree with each other, replaces them when they die or on a signal, and stops
+them.
 
-All workers accept from one listening socket. A retiring worker continues to accept for a while, and each of its
-responses closes the connection. The other workers then accept the connections that remain in the queue, so no request
-is lost.
+All workers accept connections from one listening socket. A retiring worker continues to accept for a while, and each of
+its responses closes the connection. The other workers then accept the connections that remain in the queue, so no
+request is lost.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ _MAX_PAUSE_SECONDS: Final = 30.0
 
 
 class WorkerFailed(Exception):
-    """A worker that cannot serve; the message has the reason."""
+    """Failure of a worker that cannot serve. The message gives the reason."""
 
 
 class WorkerPlan(NamedTuple):
@@ -41,7 +42,7 @@ class WorkerPlan(NamedTuple):
     """A worker's command; the supervisor appends the file descriptors of the channel and the socket."""
     settings: ProcessSettings
     listening: socket.socket | None
-    """The socket from which the workers accept; None if they accept no connections."""
+    """The socket from which the workers accept connections; None if they accept none."""
 
 
 @dataclass(eq=False, slots=True)
@@ -52,8 +53,8 @@ class _WorkerProcess:
     started_at: float
     identity: Identity = field(init=False)
     name: str | None = None
-    """The worker's name as a lease holder. None before the worker serves; always None for a worker of an earlier
-    version.
+    """The worker's name as a lease holder. It is None before the worker serves, and always None if the worker runs an
+    earlier version.
     """
 
     @property
@@ -67,7 +68,7 @@ class _WorkerProcess:
 
 
 class Supervisor:
-    """Workers' parent process: SIGTERM and SIGINT end the workers, SIGHUP replaces them one by one.
+    """The workers' parent process. SIGTERM and SIGINT end the workers, and SIGHUP replaces them one by one.
 
     Args:
         plan: The workers to start.
@@ -193,7 +194,7 @@ class Supervisor:
         worker.name = await self._read_message(worker, READY)
 
     async def _read_message(self, worker: _WorkerProcess, kind: str) -> Any:
-        """Read one message of this kind from a worker."""
+        """Read one message of the given kind from a worker."""
         try:
             message = json.loads(await asyncio.wait_for(worker.reader.readline(), self._settings.timeout_start))
         except TimeoutError:
@@ -217,14 +218,15 @@ class Supervisor:
         return worker
 
     def _objection_to(self, newcomer: Identity) -> str | None:
-        """Return the reason that a new worker must not serve beside the others, or None."""
+        """Return why a new worker must not serve beside the others; None if it may."""
         return objection_to_newcomer(newcomer, [one.identity for one in self._slots if one.is_alive])
 
     # Replacing.
 
     def _install_worker(self, tasks: asyncio.TaskGroup, slot: int, worker: _WorkerProcess, pause: float = 0.0) -> None:
         self._slots[slot] = worker
-        # Report earlier deaths to this worker, because no other worker may be alive to take over from the dead.
+        # Report earlier deaths to this worker, which may be the only living worker that can take over the dead workers'
+        # tasks.
         for name in self._dead:
             self._report_death(worker, name)
         tasks.create_task(self._keep_alive(tasks, slot, worker, pause))
@@ -275,7 +277,7 @@ class Supervisor:
     # Ending.
 
     async def _retire(self, worker: _WorkerProcess) -> bool:
-        """Let a worker finish its requests and end; return False if it had to be killed or failed."""
+        """Let a worker finish its requests and end. Return False if the worker failed or had to be killed."""
         if not worker.is_alive:
             return True
         self._retiring.add(worker)
@@ -289,10 +291,10 @@ class Supervisor:
             return False
         finally:
             worker.writer.close()
-            # A worker that is still alive, because this coroutine was cancelled, is retired again at the end.
+            # If this coroutine was cancelled, the worker may still be alive. It is then retired again at the end.
             if not worker.is_alive:
                 self._retiring.discard(worker)
-        # The signal itself ends a worker that is not serving yet.
+        # A worker that is not serving yet is ended by the signal itself.
         return worker.process.returncode in (0, -signal.SIGTERM)
 
     async def _discard(self, workers: Sequence[_WorkerProcess]) -> None:

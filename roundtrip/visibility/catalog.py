@@ -135,7 +135,8 @@ class Catalog:
         work: Callable[[], Awaitable[T]],
         unseen: ServerRequestContext[Any, Any] | None = None,
     ) -> T:
-        """Serve a request with the first candidate that it may see. If it may see none, serve it with all gates closed.
+        """Serve a request with the first candidate that it may see. If it may see no candidate, serve it with all gates
+        closed.
 
         Args:
             kind: The kind of item.

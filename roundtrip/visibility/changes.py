@@ -47,13 +47,13 @@ _MAX_URIS: Final = 1024
 _MAX_URI_CHARS: Final = 2048
 
 _NOTIFIED: ContextVar[object | None] = ContextVar("roundtrip_notified", default=None)
-"""Connection that must skip the event being published. A context variable, because a bus passes on nothing but the
-event.
+"""The connection that must skip the event being published. It is in a context variable, because a bus passes on only
+the event itself.
 """
 
 
 class Changes:
-    """Changes that one request has made and that are not announced yet."""
+    """Changes that one request has made and that have not been announced yet."""
 
     __slots__ = ("_by_session", "_ctx", "_notified", "_notifies", "_on_bus")
 
@@ -134,7 +134,8 @@ def _stream_of(ctx: ServerRequestContext[Any, Any]) -> str | int | None:
 
 def promise_changes(result: HandlerResult) -> HandlerResult:
     """Declare `listChanged` for each list in an `initialize` result."""
-    # The SDK declares it only for transports that pass an option, and the SDK's own transports do not.
+    # The SDK declares `listChanged` only for transports that pass an option, and the SDK's own transports do not pass
+    # it.
     capabilities: object = result.get("capabilities") if isinstance(result, dict) else None
     if not isinstance(result, dict) or not isinstance(capabilities, dict):
         return result

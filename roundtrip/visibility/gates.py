@@ -1,11 +1,11 @@
 """Visibility gates: functions passed as `enabled=` that decide per request whether an item exists.
 
 Each visibility gate has a plan. For a list, the gates of all items are evaluated in one plan, so that shared
-dependencies run once. A gate opens by yielding a true value. A false value hides the item from the request, and so does
-an error, which is logged.
+dependencies run once. A gate opens by yielding a true value. A false value or an error hides the item from the request,
+and errors are logged.
 
-Values that gates computed are reused until the request ends, also by the calls that it makes. A value that depends on a
-context manager is valid only while the item for which the context manager was entered is being served.
+Values that gates computed are reused until the request ends, including in calls that the request makes. If a value
+depends on a context manager, the value is valid only while the item of that context manager is being served.
 """
 
 import inspect
@@ -58,7 +58,7 @@ _ALWAYS_TRUE_TYPES = (
     SdkResolve,
     type,
 )
-"""Types whose instances are always true, no matter what they would yield if they were entered, run or awaited."""
+"""Types whose instances are always true, even if entering, running or awaiting them would yield a false value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +111,7 @@ def _plan_gates(owner: str, roots: Mapping[str, Marker], replacements: Replaceme
     for node in plan.nodes:
         if _asks(node.fn):
             raise InvalidSignature(
-                f"{owner} may not ask, but {node.label!r} returns a question: a list must be answered at once. Ask "
+                f"{owner} must not ask questions, but {node.label!r} returns one: a list must be answered at once. Ask "
                 "in a resolver of the function itself, or use confirm="
             )
         if node.remember:
@@ -153,8 +153,8 @@ def _plan_walks(gates: tuple[VisibilityGate, ...], replacements: Replacements) -
     try:
         plan = _plan_gates("the visibility gates of a list", {gate.owner: gate.marker for gate in gates}, replacements)
     except InvalidSignature:
-        # Each gate can be planned separately. Two gates cannot be planned together if they use the same name for
-        # different things. That only matters for questions.
+        # Two gates that use one name for different things cannot share a plan, so plan each half of the gates
+        # separately. Names matter only for questions, which gates do not ask.
         half = len(gates) // 2
         return [*_plan_walks(gates[:half], replacements), *_plan_walks(gates[half:], replacements)]
     return [_walk_of(gates, plan)]
@@ -174,7 +174,7 @@ class OpenGates:
     threads: LegThreads | None = None
     """Threads that ran the gates' functions."""
     lanes: Mapping[Hashable, Hashable] = field(default_factory=dict[Hashable, Hashable])
-    """For each plain gate function, by node identity: its lane in these threads."""
+    """The lanes of the plain gate functions in these threads, keyed by node identity."""
 
     @property
     def is_over(self) -> bool:
@@ -300,7 +300,7 @@ class GateEvaluator:
         return None
 
     async def serve_unseen(self, work: Awaitable[T]) -> T:
-        """Answer a request for an item that it cannot see. Gates opened earlier in this context are ignored."""
+        """Answer a request for an item that it cannot see. Gates opened earlier in this context are not used."""
         with holding(_SERVED_GATES, None):
             return await work
 
@@ -342,7 +342,7 @@ class GateEvaluator:
             await scheduler.advance()
         finally:
             take_back(offered)
-        # Drop gate contexts, which cannot ask: a body needs a context that can.
+        # Drop the gates' contexts. They cannot ask questions, and a body needs a context that can.
         outcomes = {
             who: found for who, found in shared_outcomes(scheduler).items() if not isinstance(found.value, SdkContext)
         }
@@ -354,7 +354,7 @@ class GateEvaluator:
             failure = None
             if outcome is None:
                 failure = failure_of(scheduler, root.node) or BodyMistake(
-                    "a visibility gate must yield a bool, got a question or its own context; a gate may not ask"
+                    "a visibility gate must yield a bool, got a question or its own context; gates must not ask"
                 )
             else:
                 try:
@@ -388,7 +388,7 @@ def shared_outcomes(scheduler: Scheduler) -> dict[Hashable, Outcome]:
 
 
 def failure_of(scheduler: Scheduler, index: int) -> BaseException | None:
-    """Return the error that left an isolated node without a value. A node that it needs may have raised the error."""
+    """Return the error that left an isolated node without a value. The node itself or a dependency raised it."""
     below = [index]
     while below:
         place = below.pop()
@@ -402,8 +402,8 @@ def failure_of(scheduler: Scheduler, index: int) -> BaseException | None:
 def reuse_known(plan: Plan, known: Mapping[Hashable, Outcome]) -> Reused:
     """Reuse outcomes from another plan, and skip the nodes that are only needed to compute them."""
     nodes = plan.nodes
-    # Do not reuse nodes that take call arguments or are remembered for the call: gates run before the call, when these
-    # nodes have other values.
+    # Do not reuse nodes that take call arguments or are remembered for the call. Gates run before the call, and these
+    # nodes have other values then.
     of_call: set[int] = set()
     for node in nodes:
         takes = node.remember or any(entry.source is Source.ARGUMENT for entry in node.inputs)
@@ -430,7 +430,7 @@ def _lasting_outcomes(walk: _GateWalk, outcomes: Mapping[Hashable, Outcome]) -> 
 
 
 def _own_error_test() -> Callable[[BaseException], bool]:
-    """Return a function that tells a gate's own errors from a cancelled request or a process exit."""
+    """Return a function that distinguishes a gate's own errors from a cancelled request or a process exit."""
     before = cancel_requests()
 
     def is_own(error: BaseException) -> bool:

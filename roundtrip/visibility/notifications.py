@@ -1,8 +1,9 @@
-"""List-change tracking: changes are noted during a request, and each changed list is announced once when it ends.
+"""List-change tracking: changes are noted during a request, and each changed list is announced once at the request's
+end.
 
-Code in any thread notes that it changed a list. The `Announcer`, a middleware around every request, then announces the
-noted changes (`changes.py`). A change that the author's code has announced is not announced again. Changes made outside
-a request are not announced.
+Code in any thread can note that it changed a list. The `Announcer`, a middleware around every request, then announces
+the noted changes (`changes.py`). A change that the author's code has announced is not announced again. Changes made
+outside a request are not announced.
 """
 
 from collections.abc import Callable, Generator
@@ -51,7 +52,7 @@ class ListRequest:
 
 
 LIST_REQUEST: ContextVar[ListRequest | None] = ContextVar("roundtrip_changes", default=None)
-"""Request being served. `REQUEST` cannot be used, because middlewares may change lists before it is set."""
+"""The request being served. `REQUEST` cannot be used, because middlewares may change lists before `REQUEST` is set."""
 
 
 class Announcer:
@@ -69,7 +70,7 @@ class Announcer:
         Any thread that runs the request's code may call this method.
         """
         served = LIST_REQUEST.get()
-        # A tool on one server may change another server. No client of that server made this request.
+        # A tool on one server may change another server, whose clients did not make this request.
         if served is None or served.announcer is not self:
             return
         with _CHANGES_LOCK:

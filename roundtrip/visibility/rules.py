@@ -5,7 +5,7 @@ registered after the rule. `enabled=False` at registration hides one item until 
 
 A visibility gate decides per request; see `gates.py`.
 
-Lists and calls do not apply rules themselves: a registry applies `rules` after each change, and stores the result.
+Lists and calls do not apply rules themselves. A registry applies `rules` after each change, and stores the result.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_enabled(
 
 
 class Component(NamedTuple):
-    """Item's properties that rules match."""
+    """An item's properties that rules match."""
 
     kind: Kind
     name: str

@@ -394,7 +394,7 @@ def rows(ctx: Context) -> Any:
 
 
 MISTAKES: list[tuple[Callable[[FastMCP[Any]], object], type[Exception], str]] = [
-    (install, ValueError, "'cinema' has roundtrip already"),
+    (install, ValueError, "already installed on server 'cinema'"),
     (lambda _: install(roundtrip.Server("shop")), TypeError, "must be given a FastMCP server"),  # type: ignore[arg-type]
     (lambda _: install_in_sdk(FastMCP("x")), TypeError, r"use install\(\) of roundtrip.fastmcp"),  # type: ignore[arg-type]
     (lambda _: install(FastMCP(), keys=KEYS[:1]), ValueError, "must have a name"),

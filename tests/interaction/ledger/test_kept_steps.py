@@ -129,7 +129,7 @@ async def test_a_body_that_was_paused_and_taken_over_stops(then: str, monkeypatc
     with anyio.fail_after(WAIT * 2):
         async with anyio.create_task_group() as group:
             group.start_soon(take_over)
-            with pytest.raises(MCPError, match="was stopped: its process was silent for so long") as stopped:
+            with pytest.raises(MCPError, match="was stopped, because its process was silent for too long") as stopped:
                 await paused.legs.leg("pay", state=paused.legs.token)
             told.append(stopped.value.error.data)
     assert told == [{"reason": "still_running", "tool": "pay"}]

@@ -158,7 +158,7 @@ async def test_approval_whose_wording_changes_on_each_leg_ends_the_call() -> Non
         "pay", amount=5
     )
     assert call.is_error
-    assert "has another message each time it is asked" in call.text
+    assert "has a different message each time it is asked" in call.text
     assert len(fay.decided) == 3
 
 

@@ -371,7 +371,7 @@ BODIES: list[tuple[Callable[..., Any], str]] = [
     (elicits_in_a_plain_function, "ctx.elicit() must be awaited before its result is used"),
     (
         blocks,
-        "ctx.blocking must be used in a plain `def` function, got an `async def` one; write `await ctx.ask(...)` "
+        "ctx.blocking must be used in a plain `def` function, got an `async def` function; write `await ctx.ask(...)` "
         "there, without blocking",
     ),
     (

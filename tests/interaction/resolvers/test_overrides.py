@@ -176,7 +176,7 @@ async def test_prompts_templates_and_dependencies_without_a_parameter_follow() -
 
 def test_a_function_that_is_used_nowhere_cannot_be_replaced() -> None:
     server = shop()
-    with pytest.raises(KeyError, match=r"'gc_collect' fills no parameter .* current_account, greeting, sure"):
+    with pytest.raises(KeyError, match=r"'gc_collect' must fill a parameter .* current_account, greeting, sure"):
         server.overrides[_named("gc_collect")] = lambda: None
     with pytest.raises(KeyError), server.overrides({current_account: lambda: "eve", _named("other"): lambda: None}):
         pass

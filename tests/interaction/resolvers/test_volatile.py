@@ -38,7 +38,7 @@ async def test_timestamp_in_a_question_ends_the_call_with_advice() -> None:
     trace = Steps()
     call = await User(resolving(stamps(), trace=trace), {"confirm": {"ok": True}}).call("order")
     assert call.is_error
-    assert call.text.startswith("Error executing tool order: question 'confirm' has another message each time")
+    assert call.text.startswith("Error executing tool order: question 'confirm' has a different message each time")
     assert "remember=True" in call.text
     assert "volatile_ok=True" in call.text
     # Two answers were lost before it was sure; a limit of the client's on rounds was not what ended it.
@@ -116,7 +116,7 @@ async def test_timestamp_in_a_question_is_reported_with_its_cure(key: str | None
 
     call = await User(shop(body, trace=trace), {re.compile("Sure"): {"ok": True}}).call("order")
     assert call.text.startswith("Error executing tool order: question ")
-    assert "has another message each time" in call.text
+    assert "has a different message each time" in call.text
     assert "ctx.step()" in call.text
     assert len(call.questions) == 2
     assert trace.transitions[-1].leg == 3

@@ -196,7 +196,7 @@ def test_install_after_marked_tools_is_rejected() -> None:
 
 def test_wrong_server_or_function_is_rejected() -> None:
     for server in (high_level(), low_level(book)):
-        with pytest.raises(ValueError, match="'cinema' has roundtrip already"):
+        with pytest.raises(ValueError, match="already installed on server 'cinema'"):
             install(server)
     for given, words in (
         (roundtrip.Server("shop"), r"leave install\(\) out"),

@@ -216,8 +216,8 @@ def with_city(city: str) -> bool:
 
 
 IMPOSSIBLE: list[tuple[Any, str]] = [
-    (asks, "gate of tool 'forecast' may not ask, but 'asks'"),
-    (Depends(same, asks), "may not ask, but 'asks'"),
+    (asks, "gate of tool 'forecast' must not ask questions, but 'asks'"),
+    (Depends(same, asks), "must not ask questions, but 'asks'"),
     (with_city, "evaluated before there are arguments.*'city' of resolver 'with_city' cannot be filled"),
     (Resolve(Switch(), remember=True), "remember="),
     ("pro", "got 'pro'"),
@@ -248,7 +248,7 @@ async def test_asking_gate_is_closed_without_asking(gate: Any, caplog: pytest.Lo
         assert await tools(client) == []
         assert await said(client, "forecast", {"city": "Bern"}) == "Unknown tool: forecast"
     assert person.asked == []
-    assert "may not ask" in caplog.text
+    assert "must not ask" in caplog.text
 
 
 # Once per request.
@@ -453,7 +453,7 @@ async def test_gate_is_replaceable_like_any_dependency() -> None:
         with server.overrides({switch: lambda: True}):
             assert await tools(client) == ["order"]
             assert await said(client, "order") == "done"
-        with pytest.raises(InvalidSignature, match="may not ask"), server.overrides({switch: asks}):
+        with pytest.raises(InvalidSignature, match="must not ask"), server.overrides({switch: asks}):
             pass
         assert await said(client, "order") == "Unknown tool: order"
 

@@ -101,4 +101,4 @@ async def test_client_that_does_not_read_holds_up_no_other(caplog: pytest.LogCap
         await state.answer_all(0.05)
     assert json.loads(line.answer)["id"] == 7
     assert state.broken_off
-    assert "2 requests were still running, 1 got an error" in caplog.text
+    assert "2 requests were still running, and 1 of them got an error" in caplog.text

@@ -43,7 +43,7 @@ def test_arguments_win_over_the_environment_and_that_over_the_file(file: Path, m
 
 
 WRONG_FILES = [
-    ("[serve]\nprot = 1\n", "no prot"),
+    ("[serve]\nprot = 1\n", "unknown keys: prot"),
     ("port = 1\n", r"under \[serve\]"),
     ("serve = 1\n", r"under \[serve\]"),
     ("[serve", "not valid TOML"),
