@@ -1,4 +1,4 @@
-"""One leg's questions: return the outcome of an answer that counts, or leave the question open.
+"""One leg's questions: each question gets the outcome of an answer that counts, or stays open.
 
 `KnownAnswers` holds the answers. `ComputedValues` holds values that the server computed.
 """
@@ -60,19 +60,19 @@ class Answers(NodeOutcomes):
         self.forms: dict[str, Form] = {}
         """The forms of this leg's questions, for a review of their answers."""
         self.for_anyone: set[str] = set()
-        """Names of this leg's questions that the model that called the tool may also answer."""
+        """Names of this leg's questions that may also be answered by the model that called the tool."""
         self.by_model = set(leg.ports.by_model)
         """Names of questions that a model answered and that no human has reviewed."""
         self.fresh: set[str] = set()
-        """Names of questions whose answers arrived on this leg, and were not restored from the journal."""
+        """Names of questions whose answers arrived on this leg. Answers from the journal are not included."""
         self._counted: set[tuple[str, str]] = set()
         """Answers that the ledger has counted as guesses, each with its question name."""
 
     # Receiving the answers from a round.
 
     def deliver(self, responses: Mapping[str, InputResponse | None], asked: Mapping[str, Asked]) -> None:
-        """Take one round's answers (None for a malformed answer), and ignore answers to questions that were not asked
-        (S8).
+        """Take one round's answers, and ignore answers to questions that were not asked (S8). A malformed answer is
+        None.
         """
         known = self.known
         known.asked = dict(asked)
@@ -85,13 +85,13 @@ class Answers(NodeOutcomes):
     # Settling a question.
 
     def settle(self, node: Node, marker: Marker) -> Outcome | None:
-        """Return the outcome of a node's question. Return None, and leave the question in `open`, if it has no valid
-        answer.
+        """Return the outcome of a node's question. If the question has no valid answer, leave it in `open` and return
+        None.
 
         Raises:
             AnswerRejected: The last permitted answer was invalid.
             SchemaNotRenderable: The protocol cannot show the question.
-            ValueNotStorable: A remembered node's annotation does not name its question, so the answer cannot be
+            ValueNotStorable: A remembered node's annotation does not name the node's question, so the answer cannot be
                 restored.
         """
         if node.remember:
@@ -160,7 +160,7 @@ class Answers(NodeOutcomes):
         return outcome
 
     def _settle_external(self, question: ExternalQuestion, waiting: PendingQuestion) -> Outcome | None:
-        """Settle a question that no client answers."""
+        """Settle an external question, which no client answers."""
         stand_in = self.stand_in_for(waiting.names, question)
         if stand_in is not None:
             return self.reuse(waiting.key, stand_in)
@@ -172,7 +172,7 @@ class Answers(NodeOutcomes):
         return outcome
 
     def _settle_page(self, names: tuple[str, ...], question: UrlQuestion, waiting: PendingQuestion) -> Outcome | None:
-        """Settle a question whose value comes from its `done` function, once the user has agreed to visit the page."""
+        """Settle a page's question. After the user has agreed to visit the page, `done` returns the value."""
         key, known = names[0], self.known
         stand_in = self.stand_in_for(names, question)
         if stand_in is not None:
@@ -265,8 +265,8 @@ class Answers(NodeOutcomes):
     def _leave_invalid(
         self, waiting: PendingQuestion, asked: Asked, response: InputResponse | None, error: AnswerInvalid
     ) -> None:
-        """Leave a question open, so that it is asked again with the reason. Raise if this was the last permitted
-        answer.
+        """Leave a question open, so that it is asked again with the reason. Raise AnswerRejected after the last
+        permitted answer.
         """
         is_of_kind = _is_of_kind(waiting.question, response)
         self._tell_read(waiting.key, response if is_of_kind else None, "invalid")
@@ -285,9 +285,7 @@ class Answers(NodeOutcomes):
     # Using a value in place of an answer.
 
     def stand_in_for(self, names: Iterable[str], question: Question) -> Outcome | None:
-        """Return the value that replaces the answer to a question with one of these names; None if there is no such
-        value.
-        """
+        """Return the value that replaces the answer to a question with one of these names; None if no value does."""
         values = self.computed.values
         for name in [f"{STAND_IN}{name}" for name in names]:
             if name in values:
@@ -331,7 +329,9 @@ class Answers(NodeOutcomes):
         self._counted.add((key, json.dumps(guess, sort_keys=True)))
 
     def _uncounted(self, names: tuple[str, ...], question: FormQuestion) -> Any:
-        """Return the next answer to read, from the entries or the responses, if the ledger has not counted it yet."""
+        """Return the next answer to read if the ledger has not counted it yet. It comes from the entries or the
+        responses.
+        """
         if any(f"{STAND_IN}{name}" in self.computed.values for name in names):
             return NOTHING
         for entry in [self.entries[name] for name in names if name in self.entries]:
@@ -351,7 +351,7 @@ class Answers(NodeOutcomes):
     # Recalling the nodes that keep their first outcome for the call.
 
     def can_recall(self, node: Node) -> bool:
-        """Return True if `recall` is certain to return a value, and not a declined outcome, for a remembered node."""
+        """Return True if `recall` is certain to return a value for a remembered node, and not a declined outcome."""
         if not self.known.same_build or not self.known.asked.keys().isdisjoint(node.names):
             return False
         entry = self.entries.get(node.key)
@@ -404,7 +404,7 @@ class Answers(NodeOutcomes):
         return _form_asked_by(plan.nodes[index])
 
     def revise(self, changed: Mapping[str, Mapping[str, Any]], *, stale: Iterable[str]) -> None:
-        """Replace the answers that a review has changed, and forget the answers that depended on them."""
+        """Replace the answers that a review has changed, and forget all answers that depended on a changed answer."""
         stale = list(stale)
         for settler in self.leg.ports.settlers.values():
             settler.void(stale, self.computed)
@@ -415,8 +415,8 @@ class Answers(NodeOutcomes):
         self.computed.revise(stale)
 
     def judge_volatile(self) -> None:
-        """Raise QuestionVolatile if a wording changed on several consecutive legs and these legs brought no other
-        answer.
+        """Raise QuestionVolatile if a question's wording changed on several consecutive legs, and no other answer was
+        read on these legs.
         """
         for waiting in self.open.values():
             if not waiting.lost:

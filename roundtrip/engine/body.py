@@ -136,7 +136,7 @@ class Body:
         except Suspension:
             raise
         except BaseException as error:
-            # The body stopped waiting for the question, for example because of a timeout around it, so it is no longer
+            # The body no longer waits for the question, for example because of a timeout, so the question is no longer
             # pending.
             self._unkeyed = False
             if isinstance(error, RoundtripError):
@@ -167,7 +167,7 @@ class Body:
         for name in of:
             if name in self._answers.guarded:
                 raise BodyMistake(
-                    f"ctx.review({key!r}) cannot show {name!r}: it has guesses=, but changes in a review do not count"
+                    f"ctx.review({key!r}) cannot show {name!r}: it has guesses=, and a review does not count guesses"
                 )
             form, entry = self._answers.form_of(name), self._answers.entries.get(name)
             if form is None or entry is None or entry.action is not Action.ACCEPT:
@@ -187,11 +187,12 @@ class Body:
                 for name, content in outcome.value.items()
                 if parts[name][0].parse(content) != parts[name][0].parse(parts[name][1])
             }
-            # The review applies its changes now. Drop them from its entry, so that later legs do not apply them again.
+            # The changes are applied now. Drop them from the review's entry, so that later legs do not apply them
+            # again.
             self._answers.entries[key] = self._answers.entries[key]._replace(data=None)
             if changed:
-                # Approvers may have relied on the changed answer, even if the plan does not make their question depend
-                # on it.
+                # Approvers may have relied on the changed answer, even if the plan does not connect the answer with the
+                # approval.
                 opened = [settler.opened_after(changed.keys()) for settler in self._leg.ports.settlers.values()]
                 voided = [name for names in opened for name in names if name not in changed]
                 stale = [after for name in (*changed, *voided) for after in self._after(name, but=(key, *changed))]
@@ -203,7 +204,7 @@ class Body:
         return Outcome(values, outcome.action) if outcome.action is Action.ACCEPT else outcome
 
     async def sleep(self, seconds: float, name: str | None) -> None:
-        """Wait for some time. No worker holds the call while it waits.
+        """Wait for the given number of seconds. No worker holds the call during the wait.
 
         A sleep without a name is identified by its position among the body's sleeps.
 
@@ -238,19 +239,21 @@ class Body:
             raise AskedTooLate(caller)
         begin = self._leg.ports.begin_waits
         if begin is None:
-            raise BodyMistake(f"{caller} needs a roundtrip Server, because only that stores calls that wait")
+            raise BodyMistake(
+                f"{caller} needs a roundtrip Server, because only a roundtrip Server can store a waiting call"
+            )
         self._waits = self._waits or begin(caller, self._answers.computed)
         return self._waits
 
     def _wait(self, wait: Wait) -> Never:
-        """End the leg until the time has passed or the signal has arrived."""
+        """End the leg. The call continues once the time has passed or the signal has arrived."""
         self.rounds.waits.append(wait)
         self._ended_by = (wait.signal or "ctx.sleep",)
         raise Suspension
 
     def _after(self, name: str, *, but: tuple[str, ...]) -> list[str]:
-        """Return the names that may depend on an answer: nodes downstream of its question, and names that the body used
-        later.
+        """Return the names that may depend on an answer: nodes downstream of its question, and all names that the body
+        used after it.
         """
         turns, plan = self._names, self._leg.plan
         if name in plan.names:
@@ -279,9 +282,7 @@ class Body:
         return await begun.end(value)
 
     async def begin_step(self, key: str, fn: Callable[..., Any]) -> "Any | BegunStep":
-        """Return the result that a step has kept. If it has none, return the step itself, and its function must run
-        now.
-        """
+        """Return a step's kept result. If there is none, return the step itself; its function must then run."""
         self._enter(key)
         if not callable(fn):
             raise BodyMistake(
@@ -328,7 +329,7 @@ class Body:
         self._names[key] = len(self._names) if turn is None else turn
 
     def _leave_name(self, old: str, *, of: str) -> None:
-        """Note a question's former name. No other question in the call may have this name or have had it."""
+        """Record a question's former name. No other question in the call may have that name, now or formerly."""
         if self._is_taken(old):
             # An answer under the former name may belong to another question, even one with the same wording.
             raise KeyUsedTwice(old, formerly_of=of)

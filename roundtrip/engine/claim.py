@@ -1,8 +1,8 @@
 """The contract between a leg and the ledger. The ledger ensures that a body runs once, even if the call's legs reach
 different instances.
 
-A leg that brings a token claims its call before it runs anything. The leg reports when its body starts, and later the
-result. A suspension releases the claim, because the next leg continues the call.
+A leg that brings a token claims its call before it runs anything. The leg reports the start of its body, and later the
+body's result. A suspension releases the claim, because the next leg continues the call.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ client.
 """
 _DIGEST_BYTES: Final = 16
 _LAST_WORDS_SECONDS: Final = 15.0
-"""How long recording a call's outcome may take. Cancellation does not interrupt it."""
+"""Time limit for recording a call's outcome. Cancellation does not interrupt the recording."""
 
 
 class Claim(Protocol):
@@ -98,7 +98,7 @@ class RecordedClaim(Claim, Protocol):
         ...
 
     async def release(self) -> None:
-        """Release the claim, so that the next leg can continue the call."""
+        """Release the claim, because the next leg may continue the call."""
         ...
 
 

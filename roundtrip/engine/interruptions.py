@@ -63,9 +63,9 @@ def _leaves(raised: BaseException) -> Iterator[BaseException]:
 def cancellations_restored() -> Generator[None]:
     """Undo the cancellation that a failing `asyncio.TaskGroup` requests for its own task. Python 3.11 does not undo it.
 
-    With an in-memory client, the task may be the client's own, which would then be cancelled later. A group makes only
-    one request, so only one request is undone. Further requests come from outside. No request is undone while a scope
-    around the leg is cancelled.
+    With an in-memory client, the task may be the client's own, which would then be cancelled later. A task group makes
+    only one request, so only one request is undone. Further requests come from outside. No request is undone while a
+    scope around the leg is cancelled.
     """
     before = cancel_requests()
     try:
@@ -86,7 +86,7 @@ def _undo_request_since(before: int) -> None:
 class CancellationShield:
     """Scope around a leg's work. Once a claimed body has begun, the scope protects it from outside cancellations.
 
-    The ledger then gets a result instead of an unknown outcome.
+    Because of this protection, the ledger gets a result instead of an unknown outcome.
     """
 
     has_timeout: bool
@@ -115,7 +115,7 @@ class CancellationShield:
 
 @dataclass(slots=True, eq=False, repr=False)
 class LegClock:
-    """The time that one leg has left. After each pause, the leg has its whole timeout again."""
+    """Clock for the time that one leg has left. After each pause, the leg gets its whole timeout again."""
 
     scope: anyio.CancelScope
     seconds: float
@@ -124,14 +124,14 @@ class LegClock:
     restarted: Callable[[], None] = lambda: None
 
     def pause(self) -> None:
-        """Stop this clock, and the clocks of the legs that made this leg's call."""
+        """Stop this leg's clock, and the clocks of the outer legs that made its call."""
         self.pauses += 1
         self.scope.deadline = math.inf
         if self.outer is not None:
             self.outer.pause()
 
     def resume(self) -> None:
-        """Start the clock again, unless another question is still open."""
+        """Start the clock again, unless another question is still open. Do the same for the outer legs."""
         self.pauses -= 1
         if not self.pauses:
             cancel_after(self.scope, self.seconds)
@@ -144,10 +144,10 @@ _CLOCK: ContextVar[LegClock | None] = ContextVar("roundtrip_clock", default=None
 
 
 def cancel_after(scope: anyio.CancelScope, seconds: float) -> None:
-    """Cancel an entered scope after some seconds.
+    """Cancel an entered scope after the given number of seconds.
 
-    The event loop keeps a stopped timer, and the context in which it was set, until the timer would have fired. The
-    current context refers to the whole call, so set the timer in an empty context.
+    The event loop keeps a stopped timer and its context until the timer would have fired. The current context refers to
+    the whole call, so set the timer in an empty context.
     """
     Context().run(setattr, scope, "deadline", anyio.current_time() + seconds)
 
@@ -169,9 +169,9 @@ def clock_paused() -> Generator[None]:
 async def with_timeout(
     seconds: float, work: Awaitable[T], *, begun: Callable[[LegClock], None] = lambda clock: None
 ) -> T:
-    """Await a leg's work, but no longer than some seconds.
+    """Await a leg's work for at most the given number of seconds.
 
-    Work that exceeds its time has timed out, even if it catches the cancellation. A cancellation from outside is not a
+    Work that takes longer has timed out, even if it catches the cancellation. A cancellation from outside is not a
     timeout.
 
     Args:
@@ -212,9 +212,7 @@ async def with_timeout(
 
 
 def _has_outside_cause(raised: BaseException) -> bool:
-    """Return True if an exception group contains an outside cancellation or an interrupt, because these must not be
-    lost.
-    """
+    """Return True if an exception group contains an outside cancellation or an interrupt, which must not be lost."""
     if not isinstance(raised, BaseExceptionGroup):
         return False
     group = cast("BaseExceptionGroup[BaseException]", raised)

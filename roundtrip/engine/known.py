@@ -1,7 +1,7 @@
 """Answers that a call has when a leg begins: from its journal, and from this request.
 
-An answer counts only for the wording that the user saw. If several functions share a name, their paths are part of
-their question names. `KnownAnswers.adopt` then finds answers that another build stored under another path.
+An answer counts only for the wording that the user saw. If several functions share a name, their questions' names
+include the functions' paths. `KnownAnswers.adopt` then finds answers that another build stored under another path.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from roundtrip.machine.pins import Pinner, is_by_software
 from roundtrip.questions.wire import PendingQuestion, Question
 
 KEY_GONE: Final = ("key",)
-"""The difference that a pin shows if none of the server's keys can verify the pin."""
+"""The reported difference if none of the server's keys can verify a pin."""
 
 _UNANSWERED: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
 """Reasons to ask a question that has no answer under its own name."""
@@ -37,7 +37,7 @@ class KnownAnswers:
         self.other_build = journal is not None and not self.same_build
         """True if another build wrote the journal."""
         self.other_plan = self.other_build and journal is not None and journal.fingerprint != leg.plan.fingerprint
-        """True if another build wrote the journal and had another plan."""
+        """True if another build, with another plan, wrote the journal."""
         self.asked: dict[str, Asked] = {}
         """The questions that this round asked."""
         self.responses: dict[str, InputResponse | None] = {}
@@ -59,7 +59,7 @@ class KnownAnswers:
         """Move answers that another build stored to the names that their questions have in this build.
 
         The other build may have stored an answer under the question's bare name or under another path. The wording must
-        match, and exactly one node and one answer must fit: two closures that the same factory made must never get each
+        match, and exactly one node and one answer must fit. Two closures from the same factory must never get each
         other's answers. `is_blocked` returns True for a node that cannot run yet. The answer might belong to such a
         node.
 
@@ -95,15 +95,15 @@ class KnownAnswers:
         return found
 
     def revise(self, stale: str) -> None:
-        """Forget an answer that depended on another answer, which a review has changed."""
+        """Forget an answer after a review has changed another answer on which it depended."""
         self.revised.add(stale)
         self.entries.pop(stale, None)
         self.asked.pop(stale, None)
         self.responses.pop(stale, None)
 
     def reason_to_ask(self, names: tuple[str, ...], question: Question) -> tuple[Reason, tuple[str, ...], str | None]:
-        """Return why to ask a question that the last round did not ask, with the question's changed parts and former
-        name.
+        """Return the reason to ask a question that the last round did not ask, the parts of the question that changed,
+        and its former name.
         """
         if any(name in self.revised for name in names):
             return Reason.REVISED, (), None
@@ -123,7 +123,9 @@ class KnownAnswers:
         return (Reason.OTHER_BUILD if self._was_in_reach(names[0]) else Reason.NEW), (), None
 
     def _was_in_reach(self, key: str) -> bool:
-        """Return True if the previous leg's build would have asked a resolver's question, had it known the question."""
+        """Return True if the previous leg could already have asked a resolver's question, if its build had had that
+        question.
+        """
         index = self.plan.names.get(key)
         if index is None or not self.other_plan:
             return False
@@ -137,8 +139,8 @@ class KnownAnswers:
         depends on a question that is asked again. On a later leg, the response counts like any other entry, so users
         answer only once.
 
-        Responses to remembered nodes are left out. A remembered node's entry is final, and its wording is not checked
-        again, so its response must first be read under its own wording.
+        Responses to remembered nodes are left out. An entry of a remembered node is final: its wording is never checked
+        again. A response to the node must therefore first be checked against its own wording.
         """
         entries = dict(self.entries)
         kept = {name for node in self.plan.nodes if node.remember for name in node.names}
@@ -157,8 +159,8 @@ class KnownAnswers:
     def foreign_asked(self) -> dict[str, Asked]:
         """Return another build's questions whose answers this build passes on without reading them.
 
-        While such a question is listed as asked, a remembered node in the other build checks the wording before it uses
-        the answer.
+        If the journal lists such a question as asked, the other build checks the wording before one of its remembered
+        nodes uses the answer.
         """
         return {
             key: asked

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from roundtrip.resolvers.threads import Threads
 
 DONE: Final = "done"
-"""Name of the only parameter in the plan for a page's `done` function. The function's result fills it."""
+"""Name of the only parameter in the plan for a page's `done` function. The parameter receives the function's result."""
 
 
 class Finished(NamedTuple):
@@ -51,7 +51,9 @@ class Suspended(NamedTuple):
 
 
 class Authored(NamedTuple):
-    """A leg whose author asks questions by hand. `state` contains the author's own state, if there is any."""
+    """A leg that ends with questions that the author asks by hand. `state` contains the author's own state, if there is
+    any.
+    """
 
     result: InputRequiredResult
     state: str | None
@@ -109,7 +111,7 @@ class Leg:
     """The tool's version, which stays the same for the whole call."""
     journal: Journal | None = None
     responses: Mapping[str, InputResponse | None] | None = None
-    """The answers that came with the request; None for a malformed answer."""
+    """The answers that came with the request. A malformed answer is None."""
     timeout: float | None = None
     """How many seconds the leg's work may take. Time in which a user answers questions does not count."""
     plain_body: PlainBody | None = None

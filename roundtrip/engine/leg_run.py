@@ -1,4 +1,4 @@
-"""One leg: resolve, then ask or execute. The leg ends with a result, with questions, or declined.
+"""One leg: resolve, then ask or execute. The leg ends with a result, with questions, or with a decline.
 
 Only this module and `rounds` change a call's state, and they do so by applying events from the table. Both eras take
 the same path. In the retry era, a leg ends at `ask`, and the next leg starts with `resume`. In the live era, the leg
@@ -72,8 +72,8 @@ async def serve(
     try:
         return await run.serve()
     finally:
-        # `call_done` refers to the run. Without this line, only the garbage collector would free the run. No body asks
-        # after it has ended.
+        # `call_done` refers to the run. Without this line, only the garbage collector would free the run. A body that
+        # has ended never asks.
         del run.rounds.call_done
 
 
@@ -82,7 +82,7 @@ async def _execute_nothing(filled: dict[str, Any], context: Any) -> None:
 
 
 def end_authored(leg: Leg, result: InputRequiredResult) -> Authored:
-    """End a silent body's leg whose author asks questions by hand."""
+    """End a silent body's leg with the questions that the author asks by hand."""
     return LegRun(leg, {}, lambda body: None, True, _execute_nothing).end_authored(result)
 
 
@@ -145,7 +145,8 @@ class LegRun:
             if leg.timeout is not None:
                 work = with_timeout(leg.timeout, work)
             if leg.ports.entered is not None:
-                # These dependencies were entered before the timeout began, so they must exit outside it.
+                # These dependencies were entered before the timeout began, so the timeout must not apply to their
+                # exits.
                 work = leg.ports.entered.around(work, ended_by=_exception_of, outlive=leg.ports.outlive)
             if claim is not None:
                 self.shield = CancellationShield(has_timeout=leg.timeout is not None)
@@ -214,7 +215,7 @@ class LegRun:
         outcome.require_value(key)
 
     async def _run_once(self, entered: TeardownStack | None) -> Finished | Declined:
-        """Resolve, and run the body once."""
+        """Resolve the parameters, then run the body once."""
         leg, call = self.leg, self.leg.call
         values: dict[str, Any] = {}
         if leg.plan.nodes:
@@ -301,7 +302,7 @@ class LegRun:
         await scheduler.advance()
         if scheduler.waiting:
             label = scheduler.waiting_nodes()[0].label
-            raise BodyMistake(f"{label} decides whether a page is finished, so it must not ask")
+            raise BodyMistake(f"{label} decides whether a page is finished, so it must not ask questions")
         values: dict[str, Any] = {}
         scheduler.fill(values)
         return values[DONE]
@@ -311,7 +312,7 @@ class LegRun:
         leg = self.leg
         if leg.client.protocol_version is not None and not self.rounds.answers_come_later:
             # On an SDK server, the client also receives an internal error in this case.
-            self.leg.call.apply(Event.FAIL, error="returned an InputRequiredResult, which the client does not know")
+            self.leg.call.apply(Event.FAIL, error="returned an InputRequiredResult, which the client does not support")
         else:
             requests = result.input_requests or {}
             self.leg.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
@@ -341,7 +342,7 @@ class LegRun:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _BodyInThread:
-    """A plain body that runs in the resolvers' thread, followed by the exits of context managers."""
+    """A plain body that runs in the resolvers' thread. Context managers then exit in the same thread."""
 
     _run: LegRun
     _body: PlainBody
@@ -351,12 +352,12 @@ class _BodyInThread:
     """The value that the body returned."""
 
     def next(self, fill: Callable[[dict[str, Any]], bool]) -> Callable[[], Any] | None:
-        """Return the body, and then each exit. Return None if the body must begin on the loop, or if nothing can be
-        exited after it in this thread.
+        """Return the body on the first call, and one exit on each later call. Return None if the body must begin on the
+        loop, or if no context manager can exit next in this thread.
         """
         if self.value is not None:
             return self._entered.next_exit(self.value[0]) if self._entered is not None else None
-        # A resolver that has received the context may still ask with it, in its asyncio task.
+        # A resolver that has received the context may still be asking questions with it, in an asyncio task of its own.
         if self._run.given_context is not None or not fill(self._values):
             return None
         self._run.leg.call.apply(Event.EXECUTE)

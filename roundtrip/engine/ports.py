@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 CountGuess = Callable[[str, Any, int], Awaitable[bool]]
-"""Counts an answer to a question. Returns False if the call has given too many different answers to it."""
+"""Counts an answer to a question. Returns False if the question has received too many different answers in this call.
+"""
 
 
 class Client(Protocol):
@@ -121,8 +122,8 @@ class Settler(Protocol):
     """Settles one kind of external question on a call's legs."""
 
     def settle(self, waiting: PendingQuestion, computed: ComputedValues) -> Outcome | None:
-        """Return a question's outcome. None leaves the question open; `is_over` is then set if `fallback` must replace
-        the outcome.
+        """Return a question's outcome, or None to leave the question open. If its `fallback` must replace the outcome,
+        also set `waiting.is_over`.
         """
         ...
 
@@ -139,7 +140,7 @@ class Settler(Protocol):
         ...
 
     def void(self, stale: Iterable[str], computed: ComputedValues) -> None:
-        """Note that outcomes no longer count, because a review has changed an answer on which they may depend."""
+        """Make the given questions' outcomes void, because they may depend on an answer that a review has changed."""
         ...
 
 
@@ -150,13 +151,13 @@ class Ports:
     claim: Claim | None = None
     """The claim on the call, if the call is stored or its body must run once."""
     recorded_claim: RecordedClaim | None = None
-    """The same claim, if it records the outcome. That is so if the body must run once and the call is not stored."""
+    """The same claim, if it records the outcome. It does so if the body must run once and the call is not stored."""
     begin_unclaimed: Callable[[], None] | None = None
-    """Reports that a body that should run once begins without a token. Without a token, there is no claim."""
+    """Reports the start of a run-once body whose request has no token. Without a token, there is no claim."""
     needs_token: bool = False
     """True if the call must begin with a round without questions, so that a token identifies repeated requests."""
     count_guess: CountGuess | None = None
-    """Counts the answers to questions with `guesses=`. Such questions cannot be asked without it."""
+    """Counts the answers to questions with `guesses=`. If it is None, such questions cannot be asked."""
     settlers: Mapping[type[ExternalQuestion], Settler] = field(default_factory=dict[Any, Any])
     """Settlers for the questions that no client answers, by question class."""
     begin_waits: BeginWaits | None = None
@@ -171,7 +172,7 @@ class Ports:
     hands_over: bool = False
     """True if the leg must end before the body, because the body will run in a task."""
     pinner: Pinner | None = None
-    """Makes question pins. Without it, pins are made without a key."""
+    """Makes question pins. If it is None, pins are made without a key."""
     outlive: Outlive | None = None
     """Keeps the leg's dependencies open for threads that continue after a timeout."""
     report: Report = lambda label, error: None

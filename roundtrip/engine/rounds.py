@@ -55,7 +55,7 @@ class Rounds:
     """
 
     async def ask(self, batch: Sequence[PendingQuestion]) -> None:
-        """Ask questions and deliver the answers. Use `fallback=` for questions that the client cannot be asked.
+        """Ask questions and deliver the answers. Questions that the client cannot be asked get their `fallback=`.
 
         After a fallback, a counted answer or a finished page, the caller must ask the remaining questions again.
 
@@ -143,7 +143,7 @@ class Rounds:
             await self.answers.use_fallback(waiting)
         if over:
             return True
-        # If the leg hands the call over, the task that takes it over makes these checks.
+        # If the leg hands the call over, the call's task makes these checks.
         if not self.leg.ports.hands_over:
             for waiting, question in external.items():
                 settler = self.leg.ports.settlers.get(type(question))
@@ -183,7 +183,8 @@ class Rounds:
             return False
         patience = max(question.wait if waiting.consented else 0.0 for waiting, question in pages)
         if not self.answers_come_later and any(waiting.consented for waiting, _ in pages):
-            # If the live client agrees immediately each time, the server would ask it again and again without a pause.
+            # Pause between two questions. Without a pause, a live client that agrees immediately would be asked again
+            # and again.
             patience = max(patience, _PAGE_POLL_SECONDS)
         patience = min(patience, self.leg.ports.page_wait)
         done_seconds = max(patience, min(_DONE_SECONDS, self.leg.ports.page_wait))
@@ -238,7 +239,7 @@ class Rounds:
         return True
 
     def end_abandoned(self) -> None:
-        """Continue a call whose body stopped waiting for a question, for example because of a timeout around it."""
+        """Continue a call whose body stopped waiting for a question, for example because of a timeout."""
         call = self.leg.call
         if call.state is State.AWAITING_INPUT:
             self.batch.clear()
@@ -286,7 +287,7 @@ class Rounds:
         call.apply(Event.ASK, **detail)
 
     def write_journal(self, *, authored: str | None = None) -> str:
-        """Write the journal, and return the result's placeholder for the token. See `Leg.write`.
+        """Write the journal, and return the placeholder that stands for the token in the result. See `Leg.write`.
 
         Args:
             authored: The `request_state` from an author who asks by hand. The journal then has no answers.
@@ -326,7 +327,7 @@ class Rounds:
 
 
 async def _answers_of(client: Client, batch: Sequence[PendingQuestion]) -> Mapping[str, InputResponse | None]:
-    """Ask one question after the other, and wait for each answer.
+    """Ask the questions one after another, and wait for each answer.
 
     A malformed answer becomes None. If the user declines a question without which the call cannot continue, the
     remaining questions are not asked.

@@ -1,8 +1,8 @@
 """Entering and exiting the context managers that a leg depends on.
 
 The leg's own asyncio task exits the context managers, in reverse order. A plain context manager exits in the thread
-that entered it. Each one receives the exception that ends the leg. This includes suspensions: otherwise a generator
-would commit its transaction whenever the call asks a question.
+that entered it. Each context manager receives the exception that ends the leg, even if it is a suspension. Otherwise a
+generator would commit its transaction whenever the call asks a question.
 
 If a thread continues after the leg, the context managers exit when that thread has ended (`Outlive`).
 """
@@ -27,10 +27,10 @@ from roundtrip.resolvers.entering import PlainEntry, enter_plain, exc_info, neve
 T = TypeVar("T")
 
 Report = Callable[[str, BaseException], None]
-"""Reports an exception that a dependency raised while exiting and that does not end the call."""
+"""Reports an exception that a dependency raised while exiting. The exception does not end the call."""
 
 Outlive = Callable[[Callable[[], Awaitable[None]]], bool]
-"""Runs a function when the threads that are still running for the leg have ended. Returns False if there are no such
+"""Runs a function once all threads that are still running for the leg have ended. Returns False if there are no such
 threads.
 """
 
@@ -61,7 +61,7 @@ class TeardownStack:
     _holds_scope: bool = field(default=False, init=False)
 
     def keep(self, entry: PlainEntry) -> None:
-        """Take over a context manager that a thread enters, to exit it later."""
+        """Take over the duty to exit a context manager that a thread is entering."""
         self._entered.append(entry)
 
     async def enter(self, label: str, made: Any) -> Any:
@@ -88,7 +88,7 @@ class TeardownStack:
         return value
 
     def next_exit(self, value: Any) -> Callable[[], None] | None:
-        """Return a function that exits the newest entry in the current thread after a success.
+        """After a success, return a function that exits the newest entry in the current thread.
 
         Return None if the entry must not exit in this thread.
         """
@@ -110,10 +110,10 @@ class TeardownStack:
             work: The work.
             ended_by: Given the work's result, returns the exception that dependencies receive when they exit; None for
                 a success.
-            outlive: Exits everything later, if a thread that the work started still runs.
+            outlive: Exits everything later, if a thread that the work started is still running.
 
         Raises:
-            BaseException: The exception that ended the work, or the exception with which an exit replaced it.
+            BaseException: The exception that ended the work, or an exception that an exit raised in its place.
         """
         try:
             result = await work
@@ -123,7 +123,7 @@ class TeardownStack:
             error = await self.leave(raised, outlive)
             if error is raised:
                 raise
-            # A dependency's cancel scope requested a cancellation, and then raised its error instead.
+            # A dependency's cancel scope requested a cancellation, but its exit then raised this error.
             raise error from raised
         verdict = ended_by(result)
         if any(entry.is_left for entry in self._entered) and self._leaves_later(verdict, outlive):
@@ -141,7 +141,7 @@ class TeardownStack:
         return outlive is not None and not self._holds_scope and outlive(partial(self._leave_all, self._entered, error))
 
     async def _leave_all(self, entered: list[_Entry], error: BaseException | None) -> None:
-        """Exit these entries after the leg."""
+        """Exit the given entries after the leg has ended."""
         while entered:
             entry = entered.pop()
             try:
@@ -158,7 +158,8 @@ class TeardownStack:
         while self._entered:
             entry = self._entered.pop()
             if entry.is_left and outlive is not None and outlive(partial(self._leave_all, [entry], error)):
-                # The entry's thread is still running a function, and entries with a cancel scope must not wait for it.
+                # The entry's thread is still running a function. Entries with a cancel scope must not wait for that
+                # thread.
                 continue
             error = await self._leave(entry, error)
         return error
@@ -166,7 +167,7 @@ class TeardownStack:
     async def _leave(self, entry: _Entry, error: BaseException | None) -> BaseException | None:
         requests = cancel_requests()
         try:
-            # A dependency's task group may fail only now. Without this, its cancellation request would remain.
+            # A dependency's task group may fail during this exit. Undo the cancellation that the task group requests.
             with cancellations_restored():
                 swallowed = await entry.leave(error)
         except BaseException as raised:  # noqa: BLE001 - returned, to be raised where the leg ends
@@ -178,7 +179,7 @@ class TeardownStack:
     def _settle(
         self, label: str, raised: BaseException, error: BaseException | None, requests: int
     ) -> BaseException | None:
-        """Return the exception that ends the call: the earlier exception, or one that an exit raised."""
+        """Return the exception that ends the call: either the earlier exception or an exception that an exit raised."""
         if _is_passed_on(raised, error):
             return error
         cancelled = anyio.get_cancelled_exc_class()
@@ -195,8 +196,8 @@ class TeardownStack:
 
 
 def innermost_scope() -> object:
-    """Return the running task's innermost cancel scope, for comparison; None without a scope, or on an event loop other
-    than asyncio's.
+    """Return the running task's innermost cancel scope, for comparison. Return None if there is no scope, or if the
+    event loop is not asyncio's.
 
     anyio has no public name for this. A test fails if anyio changes it.
     """
@@ -214,7 +215,7 @@ def _task_states() -> Any:
 
 
 def _is_still_cancelled(requests: int) -> bool:
-    """Return True if a cancellation was not requested by the dependency that has just exited.
+    """Return True if a cancellation came from elsewhere than the dependency that has just exited.
 
     A dependency undoes its own requests when it exits. `requests` is the number of requests before the exit.
     """
@@ -222,7 +223,7 @@ def _is_still_cancelled(requests: int) -> bool:
 
 
 def _is_passed_on(raised: BaseException, error: BaseException | None) -> bool:
-    """Return True if an exit raised the exception that it received, either directly or inside a task group's exception
+    """Return True if an exit raised the exception that it had received, directly or inside a task group's exception
     group.
     """
     if not isinstance(raised, BaseExceptionGroup):

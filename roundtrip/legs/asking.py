@@ -103,7 +103,7 @@ class Asking(Awaitable[T]):
         self._body.put(self._name)
         return self._read((yield from self._run().__await__()))
 
-    # Hide this method from type checkers. Otherwise they would not report the mistakes that it reports.
+    # Hide these methods from type checkers, which would otherwise accept the mistakes that the methods reject.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Never:
@@ -149,11 +149,12 @@ class CallInfo:
         """Issue a ticket for an `ElicitUrl`'s URL. The page uses the ticket to find the call and its user.
 
         The ticket is signed, is the same on every leg, and is valid only for this call and purpose. It expires when the
-        call does. The page passes the ticket to `server.verify_ticket`, with the principal of its browser's user.
+        call does. The page passes the ticket to `server.verify_ticket`, together with the principal of the user in the
+        browser.
 
         Args:
             purpose: What the ticket is for, such as the question's name.
-            unbound: Issue the ticket even if no user is known. Then everyone who has the link can use it.
+            unbound: Issue the ticket even if no user is known. Everyone who has the link can then use the ticket.
 
         Raises:
             BodyMistake: No user is authenticated, or the user's access token has no subject, and `unbound` was not
@@ -162,10 +163,10 @@ class CallInfo:
         ticket = self._issue(purpose, unbound)
         if ticket is None:
             raise BodyMistake(
-                f"a ticket for {purpose!r} must be bound to a user, but this request is not authenticated, or its "
-                "access token has no subject, so that the server cannot distinguish its client's users: everyone who "
-                "has the link could use it. Authenticate users, with a token verifier that returns "
-                "AccessToken(subject=...) or with principal=, or write ticket(..., unbound=True)"
+                f"a ticket for {purpose!r} must be bound to a user, but the server does not know the user: the request "
+                "is not authenticated, or its access token has no subject. Identify users with principal= or with a "
+                "token verifier that returns AccessToken(subject=...). If everyone who has the link may use the "
+                "ticket, write ticket(..., unbound=True)"
             )
         return ticket
 
@@ -270,9 +271,11 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             question: The message above a form, followed by the form's schema; or a question object, such as an
                 `ElicitUrl`.
             schema: The answer's type, or the choices, in any form that `Elicit` takes.
-            former_names: Names that the question had in earlier versions, so that a rename does not ask again.
-            **options: For a message with a schema: the options `answered_by`, `attempts`, `guesses`, `fallback` and
-                `volatile_ok` of `Elicit`.
+            former_names: Names that the question had in earlier versions, so that a renamed question is not asked
+                again.
+            **options: `Elicit`'s options for a message with a schema: `answered_by`, `attempts`, `guesses`, `fallback`
+            and
+                `volatile_ok`.
 
         Raises:
             QuestionDeclined: The user declined or cancelled. Do not catch this error if the call should end.
@@ -328,8 +331,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         body, marker = self._running_body(name), _question("ask_outcome", name, question, schema, options)
         if not isinstance(marker, SdkElicit | ElicitUrl):
             raise BodyMistake(
-                f"ctx.ask_outcome({name!r}, ...) must be given a form or a page, got {type(marker).__name__}; no user "
-                "can decline this question, so it has no outcome: use ctx.ask"
+                f"ctx.ask_outcome({name!r}, ...) must be given a form or a page, got {type(marker).__name__}; use "
+                "ctx.ask, because no user can decline this question"
             )
 
         return Asking(body, name, partial(body.ask, name, marker, former_names), Outcome.as_result)
@@ -367,7 +370,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         """Show this call's earlier answers in one form, let the user change them, and return them by name.
 
         Everything that depends on a changed answer is asked and computed again. That includes the resolvers that need
-        the answer, and the part of the body that follows it.
+        the answer, and the part of the body that follows the question.
 
         Args:
             name: The review's name.
@@ -400,7 +403,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, name, partial(body.step, name, fn, args, kwargs), lambda result: result)
 
     def sleep(self, duration: float | timedelta, *, name: str | None = None) -> Asking[None]:
-        """In a task, wait for some time. The wait occupies no worker, thread or connection.
+        """In a task, wait until a duration has passed. The wait occupies no worker, thread or connection.
 
         Args:
             duration: Seconds, or a `timedelta`.
@@ -444,8 +447,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     async def elicit(
         self, message: str, schema: Any, *, name: str | None = None, answered_by: AnsweredBy = "human"
     ) -> ElicitationResult[Any]:
-        """Ask the user to fill in a form, like `ask_outcome`. Without a name, the question's name is derived from its
-        wording.
+        """Ask the user to fill in a form, and return the outcome like `ask_outcome`. Without a name, the question's
+        name is derived from its wording.
         """
         if self._body is None or not self._body.is_running:
             self._require_live_resolver("elicit")
@@ -537,12 +540,12 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         wait: float = 20.0,
         schemes: Collection[str] = WEB,
     ) -> UrlElicitationResult | ElicitationResult[Any]:
-        """Send the user to a page, like `ask_outcome` with an `ElicitUrl`.
+        """Send the user to a page, and return the outcome like `ask_outcome` with an `ElicitUrl`.
 
         Args:
             message: Why the user should visit the page.
             url: The page.
-            elicitation_id: The page's id for its client; generated by default.
+            elicitation_id: The page's id for the client; generated by default.
             name: The question's name; by default derived from its wording.
             done: Decides when the user has finished. Without it, the user's consent to visit the page is the whole
                 answer.

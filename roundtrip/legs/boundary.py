@@ -53,7 +53,7 @@ Request = ServerRequestContext[Any, Any]
 
 
 SubjectOf = Callable[[Request], tuple[str | None, bool]]
-"""Returns the registered name that a request calls, and True if the call is traced."""
+"""Returns the registered name of the item that a request calls, and True if the call is traced."""
 
 
 class _PrincipalUnknown(Exception):
@@ -61,9 +61,7 @@ class _PrincipalUnknown(Exception):
 
 
 class RequestBoundary:
-    """Middleware that gives each request its record and journal, and gives each result that asks questions its
-    token.
-    """
+    """Middleware that gives each request a record and a journal, and gives a token to each result with questions."""
 
     def __init__(
         self,
@@ -105,7 +103,7 @@ class RequestBoundary:
             raise
         finally:
             request.ended = True
-            # Break the reference cycle, so that its objects are freed at once.
+            # Break the reference cycle through `report_size`, so that its objects are freed at once.
             report_size, request.report_size = request.report_size, None
             if report_size is not None:
                 report_size(request.token_out)
@@ -143,7 +141,7 @@ class RequestBoundary:
             raise
         except InvalidRequestState as error:
             raise TokenRejected(_REASONS_OF_CODECS.get(str(error), RejectionReason.MALFORMED)) from error
-        except Exception as error:  # an author's codec raised an error, so it has not verified the token
+        except Exception as error:  # the author's codec failed, so it has not verified the token
             logger.exception("the request state codec failed to read a token on %s", ctx.method)
             raise TokenRejected(RejectionReason.MALFORMED) from error
         if not isinstance(payload, bytes):
@@ -181,7 +179,9 @@ class RequestBoundary:
         try:
             principal: Any = bind(ctx)
         except Exception as error:
-            logger.exception("principal= failed on %s; the request must not bring or receive request state", ctx.method)
+            logger.exception(
+                "principal= failed on %s, so the server neither accepts nor sends request state for it", ctx.method
+            )
             raise _PrincipalUnknown from error
         if principal is not None and not isinstance(principal, str):
             logger.error("principal= must return text or None, got %s on %s", type(principal).__name__, ctx.method)
@@ -189,8 +189,8 @@ class RequestBoundary:
         if not self._has_warned and self._parts.protection.knows_client_alone:
             self._has_warned = True
             logger.warning(
-                "access tokens have no subject, so users with the same client id cannot be distinguished: each may "
-                "resume the others' calls; return AccessToken(subject=...) from the token verifier, or identify "
+                "access tokens have no subject, so the server cannot distinguish users with the same client id: each "
+                "may resume the others' calls; return AccessToken(subject=...) from the token verifier, or identify "
                 "users with principal="
             )
         return principal
@@ -198,7 +198,7 @@ class RequestBoundary:
     def _let_out(
         self, ctx: Request, request: RequestRecord, result: HandlerResult, claims: bytes | None
     ) -> HandlerResult:
-        """In a result that asks questions, replace the state with the token."""
+        """Replace the state in a result that asks questions with the token."""
         if not is_input_required(result):
             return result
         # Most results are mappings, but an author's middleware may return a model.
@@ -212,7 +212,7 @@ class RequestBoundary:
         return result.model_copy(update={"request_state": token})
 
     def _authored_journal(self, ctx: Request, request: RequestRecord, state: str) -> bytes:
-        """Return a journal for a state that the author's function returned by hand, without roundtrip's questions.
+        """Return a journal with the state that the author returned by hand, without roundtrip's questions.
 
         Raises:
             MCPError: No token can carry the state. The log has the reason.
@@ -227,7 +227,7 @@ class RequestBoundary:
         try:
             return self._parts.protection.write(note)
         except RoundtripError as error:
-            logger.error("cannot carry the request state of %s: %s", ctx.method, error)
+            logger.error("no token can carry the request state of %s: %s", ctx.method, error)
             raise MCPError(code=INTERNAL_ERROR, message="Internal error") from error
 
     def _seal(self, ctx: Request, request: RequestRecord, packed: bytes, claims: bytes | None) -> str:
@@ -273,9 +273,7 @@ class RequestBoundary:
         )
 
     def _journal_of(self, brought: bytes | None) -> Journal | None:
-        """Return the journal in an authentic token that was rejected for another reason. The journal identifies the
-        call.
-        """
+        """Return the journal of a token that is authentic but was rejected. The journal identifies the call."""
         try:
             return self._journals.read(brought) if brought is not None else None
         except TokenRejected:
@@ -292,4 +290,4 @@ def _reason_of_codec(error: MCPError) -> str:
 
 
 _REASONS_OF_CODECS: Final = {"unknown key": RejectionReason.UNKNOWN_KEY, "seal": RejectionReason.TAMPERED}
-"""The reasons in the SDK codec's errors, with the matching rejection reasons."""
+"""Maps the reasons in the SDK codec's errors to rejection reasons."""

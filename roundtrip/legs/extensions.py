@@ -82,7 +82,7 @@ class LegExtension(LegFeature):
         return True
 
     def join(self, leg: OpenLeg) -> LegPart | None:
-        """Return the feature's part in a leg; None if the feature takes no part in it.
+        """Return the feature's part in a leg; None if the feature does not take part in it.
 
         Raises:
             MCPError: The leg must not begin.

@@ -62,11 +62,11 @@ _digests: Final[dict[str, str | None]] = {}
 class Build:
     """The application build to which some functions belong: a digest of their source.
 
-    Builds that serve at the same time must have different digests. If a question changes from one build to the other,
-    the build is the cause, and the question does not count as volatile.
+    Builds that serve at the same time must have different digests. If a question changes between two builds, the new
+    build is the reason, and the question does not count as volatile.
 
-    The constructor reads the source files, because they may be replaced later. On an event loop, it does not read
-    files. Then `read` must be called later, and it may run in a thread.
+    The constructor reads the source files at once, because they may be replaced later. On an event loop, the
+    constructor does not read files. The caller must then call `read`, for example in a thread.
     """
 
     __slots__ = ("_functions", "text")
@@ -121,7 +121,7 @@ class FunctionSignature(NamedTuple):
     foreign: Mapping[str, Any] = {}
     """Dependencies from another library that fill parameters."""
     reject: Reject = accept
-    """Rejects dependencies from the other library that would fill nothing."""
+    """Rejects dependencies from the other library that would not fill a parameter."""
 
     @property
     def owner(self) -> str:
@@ -161,12 +161,12 @@ def read_signature(
 
     Args:
         fn: The function.
-        kind: The kind of item that the function is registered as.
+        kind: The registered item's kind, such as a tool or a prompt.
         name: The registered name; for a resource, its URI or template.
         dependencies: Markers whose functions run before `fn`, although no parameter takes their values.
         injected: The parameters that the host fills.
         foreign: Dependencies from another library that fill parameters.
-        reject: Rejects a default or annotation that looks like a marker but would fill nothing.
+        reject: Rejects a default or annotation that looks like a marker but would not fill the parameter.
 
     Raises:
         InvalidSignature: A marker would be ignored, or the function asks in two ways.
@@ -209,8 +209,7 @@ class AskingFunction:
 
     Args:
         signature: The function and its parameters.
-        arguments: The client's arguments. Maps each name that a resolver may use for an argument to the argument's real
-            name.
+        arguments: Maps each name that a resolver may use for one of the client's arguments to the argument's real name.
         limits: The time limits for calls.
         build: The build that the author gives; None for a digest of the source.
         timeout: How many seconds a leg's work may take.
@@ -313,15 +312,15 @@ class AskingFunction:
         )
 
     def is_called(self, method: str, name: str) -> bool:
-        """Return True if a client's request, which no function has served yet, is for this function."""
+        """Return True if a client's request is for this function, and no function has served that request yet."""
         return method != "tools/call" or name == self.name
 
     def is_asked_for(self, incoming: Incoming) -> bool:
-        """Return True if a client's request is for this function, and no other function called it.
+        """Return True if a client's request called this function directly, and not through another function.
 
         If another function calls this function, that begins a new call without answers. Middlewares and visibility
-        gates may also call functions before the request is served. They pass no request context, or call another tool
-        than the client.
+        gates may also call functions before the request is served. Such a call has no request context, or its tool is
+        not the tool that the client called.
         """
         record = incoming.record
         if record is None or record.is_taken or incoming.request is None:
@@ -382,8 +381,8 @@ class AskingFunction:
         return result
 
     def raise_mistake(self, error: AttributeError) -> None:
-        """Raise a clearer error if an answer was not awaited, if an outcome was used where its value was meant, or if
-        the SDK's context lacks the method.
+        """Raise a clearer error if an answer was not awaited, an outcome was used in place of its value, or the SDK's
+        context lacks the method.
         """
         used, name = error.obj, str(error.name)
         if inspect.iscoroutine(used) and used.__qualname__ in _ASKING:

@@ -33,7 +33,7 @@ class DryRun(Protocol):
     """A run of the server without a client and without effects on the service."""
 
     decided: Mapping[str, Any]
-    """Decisions that are made by people other than the client's user, by question name."""
+    """Decisions that people other than the client's user make, keyed by question name."""
 
     def let_in(self, owner: str) -> None:
         """Note that an item was served although its visibility gate hides it from the request."""
@@ -45,7 +45,7 @@ class Effects:
     """The ledger, tracers and bus that one server uses now."""
 
     given_ledger: Ledger | None
-    """The ledger; None until the default ledger, in memory, is first used."""
+    """The ledger; None until the default in-memory ledger is first used."""
     tracers: Tracers
     bus: SubscriptionBus
     dry_run: DryRun | None = None

@@ -1,7 +1,7 @@
 """The request being served: its record, its client, and how the author's code gets access to it.
 
 `RequestBoundary` makes the record, and the context variable `REQUEST` holds it for the whole request. A second context
-variable holds the author's context. Each leg and each visibility gate sets that variable.
+variable holds the author's context. Each leg and each visibility gate sets the second variable.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class StoredLeg(Protocol):
     takes_over: bool
     """True if this worker takes the call over because the previous worker stopped renewing its lease."""
     request: ServerRequestContext[Any, Any] | None
-    """The client's request, if a request runs the leg."""
+    """The client's request that runs the leg, if there is such a request."""
     responses: Mapping[str, InputResponse | None]
     by_model: Collection[str]
     """Names of the questions whose last answer came from a model."""
@@ -124,7 +124,7 @@ class RequestRecord:
     brought: bytes | None = None
     """The journal in the received token. It is authentic, but may have been written for another request."""
     reason: RejectionReason | None = None
-    """The reason for which the token was rejected."""
+    """Why the token was rejected."""
     found: dict[object, dict[Hashable, Outcome]] = field(default_factory=dict[object, dict[Hashable, Outcome]])
     """Values that each server's visibility gates computed, kept until the request ends."""
     may_become_task: bool = False
@@ -138,7 +138,8 @@ class RequestRecord:
     stored: StoredLeg | None = None
     """The stored call's leg, if the request serves a stored call."""
     reply: dict[str, Any] | None = None
-    """A result that the client receives instead of the handler's result: a task handle, which handlers cannot return.
+    """A result that the client receives instead of the handler's result. It is a task handle, which handlers cannot
+    return.
     """
     ended: bool = False
     """True once the request has been served. An asyncio task that the request started may still be running."""
@@ -167,7 +168,7 @@ def asking_request() -> RequestRecord | None:
 
 
 class Incoming(NamedTuple):
-    """The request that a leg serves, with its answers and the author's state. All fields are None outside a request."""
+    """The request that a leg serves, its answers, and the author's state. All fields are None outside a request."""
 
     request: ServerRequestContext[Any, Any] | None
     record: RequestRecord | None
@@ -177,8 +178,8 @@ class Incoming(NamedTuple):
 
     @classmethod
     def of(cls, request: ServerRequestContext[Any, Any], responses: InputResponses | None = None) -> Incoming:
-        """Read a request whose parameters are valid for its revision. Pass the answers if they have already
-        been read.
+        """Read a request whose parameters are valid for its revision. If the answers have already been read, pass them
+        as `responses`.
         """
         params = request.params or {}
         if responses is None and params.get("inputResponses") is not None:
@@ -203,9 +204,9 @@ class Incoming(NamedTuple):
 
 @contextmanager
 def serving_client() -> Generator[None]:
-    """Surround the SDK's handler for a request.
+    """Wrap the SDK's handler for a request.
 
-    The first lookup inside comes from the client, and the author's code makes all later lookups.
+    The client causes the first lookup in the `with` block, and the author's code causes all later lookups.
     """
     request = REQUEST.get()
     if request is not None:
@@ -218,9 +219,9 @@ def serving_client() -> Generator[None]:
 
 
 def take_client_lookup() -> bool:
-    """Return True for the first lookup during a request, because that lookup comes from the client.
+    """Return True for the first lookup during a request, because the client causes that lookup.
 
-    The author's code makes all later lookups.
+    The author's code causes all later lookups.
     """
     request = REQUEST.get()
     if request is None or not request.for_client:
@@ -254,13 +255,13 @@ take_back = OFFERED.reset
 
 
 class ClientlessRequest(ServerRequestContext[Any, Any]):
-    """Request for a leg that was not sent by a client. A page's answer or the end of a wait started the leg."""
+    """A request object for a leg that no client started. A page's answer or the end of a wait started the leg."""
 
     @property
     def request(self) -> Any:
         """Raise an error. Returning None would suggest that a client is connected over stdio."""
         raise BodyMistake(
-            "ctx.request_context.request must be read while a client waits, but no client has sent this leg; call "
+            "ctx.request_context.request must be read while a client waits, but no client waits for this leg; call "
             "get_request(), which waits for the client's next request, or read the request before the first question"
         )
 
@@ -273,7 +274,7 @@ def require_request(context: ServerRequestContext[Any, Any]) -> Any:
     """Return the transport's request; None on stdio.
 
     Raises:
-        Suspension: No client has sent this leg. The call waits for the client's next request, and that request runs the
+        Suspension: No client started this leg. The call waits for the client's next request, and that request runs the
             leg.
     """
     if isinstance(context, ClientlessRequest):
@@ -288,7 +289,7 @@ def announced_name(request: ServerRequestContext[Any, Any] | None) -> str | None
 
 
 def client_name(request: ServerRequestContext[Any, Any]) -> str:
-    """Return the client's name for the log: the announced name or, without one, the `User-Agent`."""
+    """Return the client's name for the log: the announced name or, if there is none, the `User-Agent`."""
     name = announced_name(request)
     asked: object = None if name or isinstance(request, ClientlessRequest) else request.request
     if isinstance(asked, Request):
@@ -297,8 +298,8 @@ def client_name(request: ServerRequestContext[Any, Any]) -> str:
 
 
 class RequestClient:
-    """The client that sent one request. It is asked through the request's session. Without a request, it cannot be
-    asked.
+    """The client that sent one request. It is asked through the request's session. Without a request, the client cannot
+    be asked.
     """
 
     __slots__ = ("_request", "protocol_version")

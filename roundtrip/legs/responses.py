@@ -38,7 +38,7 @@ class HttpResponse:
 
 
 def take_no_answers(scope: Scope) -> None:
-    """End the questions of a running request, because its process no longer accepts the requests that bring answers."""
+    """End the questions of a running request, because the process no longer accepts the requests that bring answers."""
     response = scope.get(RESPONSE)
     if isinstance(response, HttpResponse):
         response.end(ending=True)

@@ -57,7 +57,7 @@ else:
     )
 
 logger = logging.getLogger("roundtrip")
-# Rate limited, because clients can cause these messages.
+# These logs are rate limited, because clients can cause their messages.
 _CHANNEL_LOG: Final = LimitedLog(logger)
 _ROUNDS_LOG: Final = LimitedLog(logger)
 _WARNED_FROM_ROUND: Final = CLIENTS_STOP_AFTER_ROUNDS - 2
@@ -68,7 +68,7 @@ _MANY_ROUNDS: Final = (
 
 
 ServedEnd = Finished | Suspended | Authored | HandedOver
-"""End of a leg in which the user did not decline."""
+"""The end of a leg in which the user did not decline a question."""
 
 
 def result_of(end: ServedEnd) -> Any:
@@ -118,7 +118,7 @@ class LegRunner:
 
     @asynccontextmanager
     async def alive(self, state: Any) -> AsyncGenerator[None]:
-        """Surround a server lifespan. The server's workers run inside the `with` block.
+        """Wrap a server lifespan. The server's workers run while the `with` block is active.
 
         Args:
             state: The state that the lifespan has yielded.
@@ -215,7 +215,8 @@ class LegRunner:
         finally:
             take_back(offered)
             served.threads.close()
-            # The parts refer to the leg. Only the garbage collector would free this reference cycle.
+            # Break the reference cycle between the parts and the leg. Otherwise only the garbage collector would free
+            # it.
             served.leg_parts = ()
         return served.conclude(end)
 
@@ -233,7 +234,9 @@ class OpenedGates(Protocol):
         ...
 
     def hand_over(self, threads: LegThreads, plan: Plan) -> None:
-        """If a function of the leg uses a gate function's value, run it in the gate function's thread."""
+        """If one of the leg's functions uses a gate function's value, run the leg's function in the gate function's
+        thread.
+        """
         ...
 
 
@@ -418,7 +421,7 @@ class ServedLeg(OpenLeg):
     # Reporting to the tracers and the log.
 
     def conclude(self, end: LegEnd) -> ServedEnd:
-        """Report how the leg ended, and return the end.
+        """Report how the leg ended, and return that end.
 
         Raises:
             DeclinedByUser: The user declined or cancelled a question that the call needs.
@@ -451,14 +454,14 @@ class ServedLeg(OpenLeg):
             self.watch(tracing.Closed(None))
         if isinstance(error, ToolTimedOut):
             left = threads.left
-            still = f"; still running in a thread, which stays occupied: {left}" if left else ""
+            still = f"; number of threads that its functions still occupy: {left}" if left else ""
             can_be_task = self.function.kind == "tool" and not self.function.hands_over
             cure = "; with task=True, the call runs in the background for as long as it needs" if can_be_task else ""
             logger.warning("%s %s%s%s", owner, error, still, cure, exc_info=error.__cause__)
         if isinstance(error, ChannelMissing) and self.request is not None:
             _CHANNEL_LOG.warning(
-                "%s could not ask %s, whose revision is older than %s: this transport cannot send it requests; serve "
-                "older clients over stdio, or streamable HTTP with stateless_http=False and json_response=False "
+                "%s could not ask %s: on this transport, clients older than revision %s cannot receive requests; serve "
+                "such clients over stdio, or over streamable HTTP with stateless_http=False and json_response=False "
                 "(roundtrip serve with one worker)",
                 owner,
                 client_name(self.request),

@@ -13,10 +13,10 @@ _NO_DETAIL: Final[Mapping[str, Any]] = MappingProxyType({})
 
 # A named tuple is cheap to make, and each transition of each watched call makes one.
 class Transition(NamedTuple):
-    """One state change of one call.
+    """A change of one call's state.
 
-    `leg` counts the call's requests and `round` its question batches. Both start at 1, but `round` is 0 before the
-    first batch. `detail` is evidence for this transition only: the question names, or the reason for a failure.
+    `leg` counts the call's requests and starts at 1. `round` counts its question batches, and is 0 before the first
+    batch. `detail` is evidence for this transition only: the question names, or the reason for a failure.
     """
 
     call_id: str
@@ -30,7 +30,7 @@ class Transition(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Call:
-    """State machine of one call: apply events, read `state`.
+    """State machine for one call: `apply` takes an event, and `state` is the current state.
 
     The id and the counters come from a journal; a new call gets a fresh id. A call restored from a journal starts in
     `awaiting_input`. `watch` receives each transition, and the facts in `roundtrip.machine.facts`. It must not raise,

@@ -1,7 +1,7 @@
 """Facts about a call. Its watcher receives them in addition to transitions.
 
-Facts carry no times, because the watcher has a clock. It receives one fact when something begins and another when it
-ends.
+Facts carry no times, because the watcher has a clock. A resolver or step causes one fact when it begins, and another
+when it ends.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class Reason(StrEnum):
     changed.
     """
     RENAMED = "renamed away"
-    """The user answered the same question under a name that no question has now."""
+    """The user answered the same question under a former name, which no question has anymore."""
     VOLATILE = "volatile"
     """The wording changes from leg to leg within one build, so the user's answers are lost."""
     OTHER_BUILD = "other build"
@@ -50,8 +50,8 @@ class NodeBegan(NamedTuple):
 
 
 class NodeEnded(NamedTuple):
-    """A dependency has returned a value, asked a question or failed. If `recalled`, it did not run: its first outcome
-    was kept.
+    """A dependency has returned a value, asked a question or failed. If it was `recalled`, it did not run, because its
+    first outcome was kept.
     """
 
     key: str
@@ -60,7 +60,7 @@ class NodeEnded(NamedTuple):
 
 class BodyBegan(NamedTuple):
     """The body has begun to run from its top. `uncovered` means that the body should run once per call, but no claim
-    ensures that.
+    ensures it.
     """
 
     uncovered: bool = False
@@ -73,8 +73,8 @@ class StepBegan(NamedTuple):
 
 
 class StepEnded(NamedTuple):
-    """A step has returned a result (in JSON form) or failed. If `recalled`, it did not run: its earlier result was
-    used.
+    """A step has returned a result (in JSON form) or failed. If it was `recalled`, it did not run, because its earlier
+    result was kept.
     """
 
     key: str
@@ -83,9 +83,7 @@ class StepEnded(NamedTuple):
 
 
 class AnswerRead(NamedTuple):
-    """The server read an answer from this round. If `lost`, it was an answer to another wording, so it does not
-    count.
-    """
+    """The server read an answer from this round. A `lost` answer belongs to another wording, so it does not count."""
 
     key: str
     action: Literal["accept", "decline", "cancel"] | None

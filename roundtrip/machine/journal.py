@@ -31,14 +31,14 @@ class Action(IntEnum):
 _ACTION_WORDS: Final = ("accept", "decline", "cancel")
 
 ACTIONS: Final = {"accept": Action.ACCEPT, "decline": Action.DECLINE, "cancel": Action.CANCEL}
-"""Each action by its protocol word."""
+"""Actions, keyed by their protocol words."""
 
 OUTCOMES: Final = {"accept": "accepted", "decline": "declined", "cancel": "cancelled"}
 """Question outcomes in readable form, by protocol word."""
 
 
 class Entry(NamedTuple):
-    """Client's answer, with the pin of the wording that the client saw (`roundtrip.machine.pins`).
+    """A client's answer, with the pin of the wording that the client saw (`roundtrip.machine.pins`).
 
     `data` is exactly the value that the client sent, so that a later leg validates the same value again.
     """
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Open question: the pin of the wording that the client saw, and its counters.
+    """An open question: the pin of the wording that the client saw, and its counters.
 
     `attempts` counts invalid answers. `discards` counts consecutive legs that brought an answer to another wording.
     """
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """Value that the server fixed for the call, in JSON form. The journal seals it, because the client must not read
+    """A value that the server fixed for the call, in JSON form. The journal seals it, because the client must not read
     it.
     """
 
@@ -71,13 +71,13 @@ class Computed(NamedTuple):
 # makes a journal sets its fields. There is no repr, because it would show answers.
 @dataclass(slots=True, repr=False)
 class Journal:
-    """State that one call remembers. Each leg that ends with questions writes it.
+    """A call's memory between its legs. Each leg that ends with questions writes a journal.
 
     `born`, `deadline`, `end` and `written` are seconds since the epoch. The next leg must arrive before `deadline`, and
     every leg before `end`. The build that began the call sets `end`, and no other build changes it. `fingerprint`
-    identifies the plan that the writing leg used, and `build` its application build. `authored` is the `request_state`
-    from an author who asks by hand. `traceparent` names the writing leg's span in W3C Trace Context form, if it had a
-    span.
+    identifies the plan that the writing leg used, and `build` identifies the application build. `authored` is the
+    `request_state` from an author who asks by hand. `traceparent` names the writing leg's span in W3C Trace Context
+    form, if it had a span.
     """
 
     call_id: str
@@ -138,8 +138,8 @@ def to_json(value: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Limits:
-    """Time limits for a call, in seconds: how long the questions on a leg may take, and how old the whole call
-    may get.
+    """Time limits for a call, in seconds: how long the client may take for one leg's questions, and how old the whole
+    call may become.
     """
 
     ttl: float
@@ -152,6 +152,6 @@ class Limits:
                 raise ValueError(f"{name}= must be a number of seconds, got {given!r}")
         if not 0 < self.ttl <= self.max_age < math.inf:
             raise ValueError(
-                "ttl= and max_age= must be finite seconds, more than 0, and ttl no more than max_age, got "
+                "ttl= and max_age= must be finite numbers of seconds with 0 < ttl <= max_age, got "
                 f"ttl={self.ttl} and max_age={self.max_age}"
             )

@@ -1,8 +1,9 @@
 """Pack and unpack journals: a fixed head, question pins, names and answers, and a sealed part.
 
-The bytes travel inside the signed token. Only the sealed part needs a key, so callers pass two functions that seal and
-open it. `specs/token.md` describes every byte. Reading keeps answers to questions that this build does not know,
-because a rolling deploy needs them. Otherwise reading is strict: bytes in any other shape raise `ValueError`.
+The bytes travel inside the signed token. Only the sealed part needs a key, so callers pass a function that seals it and
+a function that opens it. `specs/token.md` describes every byte. Reading keeps answers to questions that this build does
+not know, because a rolling deploy needs these answers. Otherwise reading is strict: bytes in any other shape raise
+`ValueError`.
 """
 
 import base64
@@ -87,7 +88,7 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
     # The write time is also rounded down. If it were rounded up, another server's clock might reject it as a future
     # time.
     written, span = max(0, int(journal.written * 1000) - born), max(0, int(journal.deadline * 1000) - born)
-    # Like the birth time, the end is written again by each leg and must not drift.
+    # Each leg also writes the end time again, so it must not drift.
     whole = max(0, round(journal.end * 1000) - born)
     if max(written, span, whole) > _MOST_MILLISECONDS:
         odd["spans"], written, span, whole = [written, span, whole], 0, 0, 0
@@ -126,8 +127,8 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
 
 
 def _pack_hex(name: str, text: str, odd: dict[str, Any]) -> bytes:
-    """Return a short hexadecimal text as bytes. Any other text goes into the odd fields instead, and the bytes are
-    zeros.
+    """Return a short hexadecimal text as bytes. Any other text goes into the odd fields instead, and the returned bytes
+    are zeros.
     """
     if _HEX.fullmatch(text) is not None:
         return bytes.fromhex(text)
@@ -170,7 +171,7 @@ def _pack_text(journal: Journal, odd: dict[str, Any]) -> bytes:
 
 def _pack_sealed(journal: Journal, seal: Seal | None) -> bytes:
     if seal is None:
-        raise ValueError("this journal holds values that must be sealed, but there is no key to seal with")
+        raise ValueError("this journal holds values that must be sealed, but there is no key to seal them with")
     secret = to_json([{key: kept.value for key, kept in journal.computed.items()}, journal.authored])
     return seal(secret, _bound_to(journal.call_id))
 
@@ -240,7 +241,8 @@ def unpack(packed: bytes, unseal: Seal | None = None, *, limit: int = MAX_JOURNA
 
 
 def unpack_open(packed: bytes, *, limit: int = MAX_JOURNAL_BYTES) -> tuple[Journal, bytes | None]:
-    """Read a journal without a key, and return it with its sealed bytes, which are empty if nothing is sealed.
+    """Read a journal without a key, and return it with its sealed bytes. If nothing is sealed, there are no sealed
+    bytes.
 
     Raises:
         ValueError: The bytes are not a journal in this format version.
@@ -326,7 +328,7 @@ def _unpack_link(raw: bytes) -> str:
 
 
 def _unpack_pins(packed: bytes, at: int, count: int, *, alike: bool, size: int) -> tuple[list[bytes], int]:
-    """Return one pin per answer and then one per question, and the offset where the pins end."""
+    """Return the pins, first one per answer and then one per question, and the offset where the pins end."""
     if not count:
         if alike:
             raise ValueError("the pins are marked as alike, but there are no pins")

@@ -40,7 +40,9 @@ SAMPLE: Final = digest("CreateMessageResult")
 SAMPLE_WITH_TOOLS: Final = digest("CreateMessageResultWithTools")
 
 _FORMLESS: Final = {PAGE: 0, LIST_ROOTS: 1, SAMPLE: 2, SAMPLE_WITH_TOOLS: 3}
-"""Schema marks for questions without a form. A form's mark is its digest's first byte, raised to 4 if it is less."""
+"""Schema marks for questions without a form. A form's mark is its digest's first byte, or 4 if that byte is less than
+4.
+"""
 _LEAST_OF_FORMS: Final = len(_FORMLESS)
 
 

@@ -63,11 +63,13 @@ class FormField:
 
     @property
     def bounds(self) -> str | None:
-        """Describe in words the smallest and the largest value, length or number of choices; None without limits."""
+        """Describe the smallest and the largest value, length or number of choices in words. Return None if there is no
+        limit.
+        """
         return self.bounds_in(_number)
 
     def bounds_in(self, number: Callable[[float], str]) -> str | None:
-        """Describe the same limits as `bounds`, but write the numbers with another function."""
+        """Describe the same limits as `bounds`, but format the numbers with another function."""
         unit = {FieldKind.TEXT: " characters", FieldKind.SEVERAL: " of them"}.get(self.kind, "")
         match (self.least, self.most):
             case (None, None):
@@ -80,7 +82,7 @@ class FormField:
                 return f"{number(least)} to {number(most)}{unit}"
 
     def check(self, value: Any, *, has_format: bool = True) -> None:
-        """Raise FieldInvalid unless a JSON value fits. `has_format=False` skips the format check for a text."""
+        """Raise FieldInvalid unless a JSON value fits the field. `has_format=False` skips a text's format check."""
         wanted, is_of_kind = _RULES[self.kind]
         if not is_of_kind(value):
             raise FieldInvalid(f"it must be {wanted}")

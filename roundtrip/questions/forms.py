@@ -2,8 +2,8 @@
 
 The protocol's forms are flat objects with strings, numbers, booleans and enums, without nesting, `$ref` or null (F1-F4
 in specs/protocol.md). Pydantic renders much more. This module flattens Pydantic's schemas, and rejects fields that
-cannot be flattened. A form cannot express some rules, such as a pattern or an exclusive bound. It leaves them out, but
-the answer must still satisfy them.
+cannot be flattened. A form cannot express some rules, such as a pattern or an exclusive bound. The form leaves out
+these rules, but the answer must still satisfy them.
 """
 
 import json
@@ -37,7 +37,7 @@ class AnswerInvalid(Exception):
 
 
 class Form(NamedTuple):
-    """Rendered schema, with its digest and its answer validator."""
+    """A rendered schema, with its digest and its answer validator."""
 
     schema: Mapping[str, Any]
     digest: bytes
@@ -51,7 +51,7 @@ class Form(NamedTuple):
         """Return an accepted answer's value.
 
         Raises:
-            AnswerInvalid: The answer does not fit; the message has a short reason per field.
+            AnswerInvalid: The answer does not fit. The message has a short reason for each invalid field.
         """
         if content is None and self.schema["properties"]:
             raise AnswerInvalid("it was accepted with no content")
@@ -148,8 +148,8 @@ def form_of(schema: Any) -> Form:
         if "unhashable" not in str(error):
             raise
     raise SchemaNotRenderable(
-        "a schema must be a type such as int, a Literal['a', 'b'] or a mapping from values to titles for a choice, or "
-        f"a list with one such mapping for several choices, got a {type(cast('object', schema)).__name__}",
+        "a schema must be a type such as int or Literal['a', 'b'], a mapping from values to titles for one choice, or "
+        f"a list with one such mapping for several choices; got a {type(cast('object', schema)).__name__}",
         field=None,
     )
 
@@ -219,7 +219,9 @@ def digest_of_form(form: Mapping[str, Any]) -> bytes:
 
 
 def _resolve(shape: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace a shape's `$ref` (to an enum or a nested model) with its definition. Keys beside the `$ref` win."""
+    """Replace a shape's `$ref` (to an enum or a nested model) with its definition. Keys beside the `$ref` take
+    precedence.
+    """
     reference = shape.get("$ref")
     if not isinstance(reference, str):
         return shape
@@ -303,7 +305,7 @@ class _FieldRenderer(NamedTuple):
         shape = self.shape
         kind = shape.get("type") or next((word for word in ("anyOf", "oneOf", "allOf") if word in shape), "anything")
         return self._rejected(
-            f" would be shown as {kind!r}, which the protocol's forms do not have: they are flat, with strings, "
+            f" would be shown as {kind!r}, which the protocol's forms do not support: they are flat, with strings, "
             "numbers, booleans, choices of strings and lists of such choices. Ask for it in several fields, or in a "
             "separate question"
         )
@@ -337,7 +339,7 @@ def _bounds(shape: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
 
 
 def _wrong_fields(error: BaseException | None) -> set[object]:
-    """Return the fields that failed validation. A failed rule about several fields names no field."""
+    """Return the fields that failed validation. If a rule about several fields fails, the error names no field."""
     if not isinstance(error, ValidationError):
         return set()
     problems = error.errors(include_url=False, include_context=False, include_input=False)

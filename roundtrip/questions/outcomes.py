@@ -26,8 +26,8 @@ else:
 __all__ = ["AcceptedElicitation", "CancelledElicitation", "DeclinedElicitation", "ElicitationResult", "Outcome"]
 
 
-# Not frozen: freezing makes creation three times as slow, and every question creates an outcome on every leg. No code
-# changes an outcome.
+# This dataclass is not frozen: freezing makes creation three times as slow, and every question creates an outcome on
+# every leg. No code changes an outcome.
 @dataclass(slots=True, repr=False)
 class Outcome:
     """Outcome of one question or node: the value, or the fact that the user declined or cancelled."""

@@ -11,7 +11,7 @@ from roundtrip.questions.markers import AnsweredBy
 
 
 class Review(NamedTuple):
-    """Review question: its message, and each question's form and answer by question name."""
+    """A review's question: its message, and the form and answer for each question name."""
 
     message: str
     parts: Mapping[str, tuple[Form, Mapping[str, Any]]]

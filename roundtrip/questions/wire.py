@@ -73,7 +73,7 @@ class Question(ABC):
         self, marker: object, text: str, message: bytes, schema: bytes, result_type: type[BaseModel] = ElicitResult
     ) -> None:
         self.text = text
-        """The message for the user. If the client's software answers, the request's method."""
+        """The message for the user, or the request's method if the client's software answers."""
         self.message = message
         """The wording's digest."""
         self.schema = schema
@@ -91,7 +91,7 @@ class Question(ABC):
 
         Args:
             complaint: Why the last answer was not valid.
-            filled_in: An earlier answer, whose valid fields a form shows as its defaults.
+            filled_in: An earlier answer. The form shows the answer's valid fields as defaults.
         """
 
     def sent(self, complaint: str | None = None, filled_in: Any = None) -> dict[str, Any]:
@@ -318,7 +318,7 @@ class RootsQuestion(ModelQuestion):
 
 
 class ExternalQuestion(Question):
-    """Question that no client is asked. One of the leg's settlers provides its outcome."""
+    """A question that no client is asked. One of the leg's settlers provides the outcome."""
 
     __slots__ = ("by",)
     by: str
@@ -360,7 +360,9 @@ class PendingQuestion:
     asked: Asked
     reason: Reason = Reason.NEW
     changed: tuple[str, ...] = ()
-    """The parts that have changed since the user answered the question or, if there is no answer, last saw it."""
+    """The parts that have changed since the user answered the question. If there is no answer, the parts that have
+    changed since the user last saw the question.
+    """
     former: str | None = None
     """The question's earlier name, if it was renamed."""
     complaint: str | None = None

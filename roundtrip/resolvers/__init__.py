@@ -1,3 +1,3 @@
-"""Parameters that functions fill: the markers, the plan that registration makes from them, and running the plan on one
-leg.
+"""Parameters that functions fill: the markers, the plan that registration makes from them, and the scheduler that runs
+the plan on a leg.
 """

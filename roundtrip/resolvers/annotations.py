@@ -1,6 +1,6 @@
 """Annotations: the marker on a parameter, and the question that a resolver's return annotation names.
 
-A misplaced marker is rejected. Otherwise nothing would read it, and a client could fill its parameter.
+A misplaced marker is rejected. Otherwise nothing would read the marker, and a client could fill the parameter.
 """
 
 import inspect
@@ -20,8 +20,9 @@ from roundtrip.resolvers.signatures import (
 )
 
 Reject = Callable[[Any, str], None]
-"""A function that rejects a value that looks like a marker but would fill nothing. The value is a default, or a part of
-an annotation. The second argument describes the parameter.
+"""A function that rejects a value that looks like a marker but would not fill the parameter.
+
+The value is the parameter's default, or a part of its annotation. The second argument describes the parameter.
 """
 
 
@@ -114,13 +115,13 @@ def _check_spelling(parameter: inspect.Parameter, annotation: Any, extras: tuple
         kind = "Depends" if bare[0] is Depends or issubclass(bare[0], Dependency) else "Resolve"
         written = f"with {kind}, without a function"
     raise InvalidSignature(
-        f"{subject} is declared {written}, and so nothing fills it; write {parameter.name}: Annotated[T, {kind}(fn)]"
+        f"{subject} is declared {written}, which does not fill it; write {parameter.name}: Annotated[T, {kind}(fn)]"
     )
 
 
 def _check_not_bare(parameter: inspect.Parameter, extras: tuple[Any, ...], subject: str) -> None:
-    """Reject a resolver in `Annotated` without `Resolve` around it. Other plain functions there may have any
-    purpose.
+    """Reject a resolver in `Annotated` without `Resolve` around it. Other plain functions in `Annotated` are permitted,
+    because they may have any purpose.
     """
     for extra in extras:
         if isinstance(extra, SdkResolve | Dependency) or not inspect.isroutine(extra):
@@ -128,7 +129,7 @@ def _check_not_bare(parameter: inspect.Parameter, extras: tuple[Any, ...], subje
         if is_async(extra) or asking_arms(hints_of(extra).get("return")):
             name = display_name(extra)
             raise InvalidSignature(
-                f"{subject} is declared Annotated[T, {name}], and so nothing fills it; "
+                f"{subject} is declared Annotated[T, {name}], which does not fill it; "
                 f"write {parameter.name}: Annotated[T, Resolve({name})]"
             )
 

@@ -1,4 +1,4 @@
-"""Distinguish two cancellations: the running code was cancelled, or it awaited something that was cancelled."""
+"""Checks whether a cancellation is for the running code, or for something that the code awaited."""
 
 import asyncio
 import math
@@ -21,5 +21,5 @@ def is_cancelled(before: int) -> bool:
 
 
 def strayed() -> RuntimeError:
-    """Return the error for a cancellation in a call that was not cancelled. The author's code caused it."""
+    """Return the error for a cancellation that the author's code caused, in a call that was not cancelled."""
     return RuntimeError("it awaited something that was cancelled, although the call itself was not cancelled")

@@ -1,8 +1,8 @@
 """Entering and exiting a plain dependency's context manager in one worker thread.
 
-An SQLite connection, for example, works only in the thread that made it. So both halves of a plain generator run in its
-lane's thread, in one copied context. The leg sees the context variables that the first half has set, until the second
-half has run.
+An SQLite connection, for example, works only in the thread that made it. Both halves of a plain generator therefore run
+in its lane's thread, and in one copied context. Until the second half has run, the leg sees the context variables that
+the first half set.
 """
 
 import inspect
@@ -31,12 +31,14 @@ def never_yielded(label: str) -> InvalidSignature:
 def checked(label: str, value: Any) -> Any:
     """Return the value that a context manager yields. Raise InvalidSignature if the value is a question."""
     if is_marker(value):
-        raise InvalidSignature(f"context manager {label!r} must not ask a question; ask in a function that it takes")
+        raise InvalidSignature(f"context manager {label!r} must not ask a question; ask in one of its dependencies")
     return value
 
 
 def enter_plain(label: str, made: Any) -> tuple[AbstractContextManager[Any], Any] | None:
-    """Enter a plain generator or context manager. Return it with its value; None if the object is neither."""
+    """Enter a plain generator or context manager, and return the context manager and its value. Return None if the
+    object is neither.
+    """
     if inspect.isgenerator(made):
         generator = cast("Generator[Any]", made)
         try:
@@ -51,7 +53,7 @@ def enter_plain(label: str, made: Any) -> tuple[AbstractContextManager[Any], Any
 
 
 def exc_info(error: BaseException | None) -> tuple[Any, Any, Any]:
-    """Return the arguments for `__exit__` after this error, or after a success."""
+    """Return the arguments for `__exit__`: for this error, or for a success if the error is None."""
     return (None, None, None) if error is None else (type(error), error, error.__traceback__)
 
 
@@ -63,7 +65,7 @@ class PlainEntry:
         label: The dependency's name.
         func: Makes the context manager.
         hold: Reserves the current thread.
-        enter: Enters the object that `func` returned on the loop, if the object is not a plain context manager.
+        enter: Enters the object that `func` returned, if it is not a plain context manager. Runs on the loop.
     """
 
     label: str
@@ -130,7 +132,7 @@ class PlainEntry:
         return self._entered is not None and self._entered[1].is_here
 
     def exit_here(self) -> None:
-        """Exit the context manager after a success, in its thread. If the exit fails, `leave` raises the error."""
+        """After a success, exit the context manager in its thread. If the exit fails, `leave` raises the error."""
         if self._entered is None:
             return
         (manager, thread, context), self._entered = self._entered, None
@@ -142,7 +144,7 @@ class PlainEntry:
     # Methods that run on the loop, in the leg's asyncio task.
 
     def share(self) -> None:
-        """Copy into the current context the context variables that were set on entry."""
+        """In the current context, set the context variables that were set on entry."""
         self._tokens = [variable.set(value) for variable, value in self._changed]
 
     @property
@@ -151,8 +153,8 @@ class PlainEntry:
         return self._entered is not None and self._entered[1].is_left
 
     async def leave(self, error: BaseException | None) -> Any:
-        """Exit the context manager in its thread, and restore the context variables. Return True if it swallows the
-        error.
+        """Exit the context manager in its thread, and restore the context variables. Return True if the context manager
+        swallows the error.
         """
         with self._lock:
             self._over = (error,)

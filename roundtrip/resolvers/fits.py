@@ -36,11 +36,12 @@ def check_asking(returns: Any, label: str, where: str) -> None:
     asking = asking_arms(returns)
     if len(asking) > 1:
         raise InvalidSignature(
-            f"{where}: the return annotation of resolver {label!r} has {len(asking)} questions; a resolver asks one "
-            "question. Write a separate resolver for each question"
+            f"{where}: the return annotation of resolver {label!r} must name at most one question, got {len(asking)}; "
+            "write a separate resolver for each question"
         )
     schema = elicited(asking[0]) if asking and not is_page(asking[0]) else None
-    # A list may contain a mapping with titles, which no annotation can express. The running call checks a list.
+    # A list may contain a mapping with titles, which no annotation can express. Lists are therefore checked during a
+    # call.
     if isinstance(schema, type):
         try:
             forms.form_of(schema)
@@ -59,7 +60,7 @@ def asked_type(arm: Any) -> Any:
 
 
 def must_ask(returns: Any, filled: Any) -> bool:
-    """Return True if a function that returns None must have forgotten to return its question."""
+    """Return True if None as the function's result can only mean that the function forgot to return its question."""
     arms = arms_of(returns)
     return (
         bool(arms)
@@ -72,7 +73,8 @@ def must_ask(returns: Any, filled: Any) -> bool:
 def remembered_adapter(returns: Any, filled: Any, subject: str) -> TypeAdapter[Any]:
     """Return the adapter for a remembered value.
 
-    Its type comes from the resolver's return annotation or, if that has none, from the consumer's annotation.
+    The value's type comes from the resolver's return annotation. If that annotation does not give it, the type comes
+    from the consumer's annotation.
     """
     asking = asking_arms(returns)
     plain = [arm for arm in arms_of(returns) if arm not in asking]
@@ -92,12 +94,12 @@ def remembered_adapter(returns: Any, filled: Any, subject: str) -> TypeAdapter[A
 
 
 def misfit(returns: Any, filled: Any) -> tuple[str, str] | None:
-    """Return the names of the type that a resolver asks for and the type that its parameter takes, if no answer can
-    fit.
+    """If no answer can fit, return the names of the type that a resolver asks for and the type that its parameter
+    takes.
 
     Args:
         returns: The resolver's return annotation.
-        filled: The annotation on the parameter that it fills, without the marker.
+        filled: The annotation on the parameter that the resolver fills, without the marker.
 
     Returns:
         None if an answer may fit.

@@ -35,9 +35,9 @@ class Resolve(SdkResolve):
     Args:
         fn: A function, coroutine function, method, class, callable object or partial.
         name: The question's name on the wire and in calls in flight. By default the function's name.
-        former_names: Names this question had in earlier versions, so that a rename does not ask again.
-        remember: Keep the first value of `fn` for the whole call: it does not run again on later legs.
-        inline: Run a plain `fn` on the event loop instead of in a worker thread. It must not block.
+        former_names: Names that the question had in earlier versions, so that a renamed question is not asked again.
+        remember: Keep the first value of `fn` for the whole call: `fn` does not run again on later legs.
+        inline: Run a plain `fn` on the event loop instead of in a worker thread. `fn` must not block.
 
     Example:
         ```python
@@ -71,9 +71,7 @@ class Resolve(SdkResolve):
         self.inline = inline
 
     def __get_pydantic_core_schema__(self, source: object, handler: object) -> Never:
-        """Reject a server without roundtrip's support: it would treat the parameter as an argument that clients may
-        fill.
-        """
+        """Raise an error on a server without roundtrip, because such a server would let clients fill the parameter."""
         raise InvalidSignature(
             f"{self!r} fills a parameter, but roundtrip is not installed on this server; call install(server) from "
             "roundtrip.install or roundtrip.fastmcp before the server's tools are registered"
@@ -97,7 +95,7 @@ class Dependency:
     ) -> None:
         for part in (fn, *subs):
             if not callable(part) and (part is fn or not isinstance(cast("object", part), _MARKERS)):
-                raise TypeError(f"Depends({part!r}) takes functions; give a function that returns the value")
+                raise TypeError(f"Depends({part!r}) must be given functions; write a function that returns the value")
         self.fn: Callable[..., Any] = fn
         self.subs: tuple[Marker, ...] = tuple(sub if isinstance(sub, _MARKERS) else Dependency(sub) for sub in subs)
         self.base: Hashable = identity(fn)
@@ -118,15 +116,15 @@ def Depends(
 ) -> Any:
     """Fill a parameter by running `fn`: `account: Account = Depends(current_account)`.
 
-    `Depends` is another spelling of `Resolve`. Write it as a default or in `Annotated`, for values that a request needs
-    without asking for them. A generator function or a context-manager class is entered before the body and exited when
-    the leg ends.
+    `Depends` is another spelling of `Resolve`, as a default or in `Annotated`. Use it for values that a request needs
+    and that no user is asked for. A generator function or a context-manager class is entered before the body and exited
+    when the leg ends.
 
     Args:
         fn: A function, coroutine function, generator function, method, class, callable object or partial.
         *subs: Functions or other `Depends` markers. `fn` receives their values as its first positional arguments.
         use_cache: True runs `fn` once and shares the value among all consumers. False runs `fn` for each consumer.
-        inline: Run a plain `fn` on the event loop instead of in a worker thread. It must not block. Generators with a
+        inline: Run a plain `fn` on the event loop instead of in a worker thread. `fn` must not block. Generators with a
             cancel scope need this option.
 
     Returns:

@@ -19,7 +19,7 @@ class Source(Enum):
     NODE = "node"
 
 
-# These classes are named tuples, because defining a frozen dataclass takes five times as long, on every import.
+# These classes are named tuples, because on each import a frozen dataclass takes five times as long to define.
 class Input(NamedTuple):
     """One parameter of a node or the tool, and the source that fills it.
 
@@ -91,9 +91,9 @@ class Plan(NamedTuple):
     names: Mapping[str, int]
     """Maps each key and each former key to its node's index."""
     never_suspended: list[bool]
-    """For each node, True if it has never suspended so far. A wrong entry only costs time."""
+    """For each node, True if it has never suspended so far. A wrong entry costs only time."""
     functions: Mapping[Hashable, Callable[..., Any]]
-    """Every function that fills a parameter, by its identity. Functions that a test has replaced are included."""
+    """Every function that fills a parameter, keyed by its identity. Functions that a test has replaced are included."""
     enters: bool
     """True if a leg may have context managers to exit when it ends."""
     may_carry_secrets: bool = False

@@ -26,8 +26,8 @@ from roundtrip.resolvers.signatures import (
 )
 
 ResolvedParameters = Mapping[str, tuple[Marker, bool]]
-"""A function's parameters that have a marker. Each has its marker, and True if the function takes the outcome instead
-of the value.
+"""A function's parameters that have a marker. Each maps to its marker, and to True if the function takes the outcome
+instead of the value.
 """
 
 Replacements = Mapping[Hashable, Callable[..., Any]]
@@ -136,8 +136,8 @@ class _Planner:
                 labels = list(open_.values())
                 cycle = labels[list(open_).index(base) :]
                 raise CircularDependencyError(
-                    f"{self.owner}: a cycle of resolvers, {' -> '.join([*cycle, cycle[0]])}; "
-                    "one of these resolvers must get its value in another way"
+                    f"{self.owner}: resolvers must not need each other in a cycle, got "
+                    f"{' -> '.join([*cycle, cycle[0]])}; give one of them its value in another way"
                 )
             if who in self.drafts:
                 self._merge(self.drafts[who], marker)
@@ -349,14 +349,14 @@ class _Planner:
             for name in node.names[1:]:
                 if names.setdefault(name, node.index) != node.index:
                     raise InvalidSignature(
-                        f"{self.owner}: {node.label!r} has the former name {name!r}, which is or was also a name of "
-                        f"{nodes[names[name]].label!r}; an answer in a call in flight could belong to either"
+                        f"{self.owner}: {node.label!r} has the former name {name!r}, which is also a name of "
+                        f"{nodes[names[name]].label!r}, now or formerly; a running call's answer could belong to either"
                     )
         return names
 
     def _note_consumers(self, resolved: ResolvedParameters, roots: Mapping[str, _Mention]) -> None:
-        """Note the first parameter that takes each node's bare value, in the order in which the nodes would run one by
-        one.
+        """Record each node's first parameter that takes the bare value, in the order in which the nodes would run one
+        by one.
         """
         unread = iter(self.order)
         last = -1
@@ -430,7 +430,7 @@ def make_plan(
         context_types: The classes that mark a parameter for the request's context.
         resolved: The parameters to fill.
         replacements: Functions that replace other functions.
-        reject: Rejects a default or annotation that looks like a marker but would fill nothing.
+        reject: Rejects a default or annotation that looks like a marker but would not fill the parameter.
 
     Raises:
         InvalidSignature: The graph can never work.

@@ -1,11 +1,12 @@
-"""Running a plan's nodes on one leg: concurrently where they wait, until each node is settled or waits for an answer.
+"""Running a plan's nodes on one leg, until each node is settled or waits for an answer.
 
 The scheduler itself awaits only the author's functions. It passes a question to its `NodeOutcomes`, and either gets an
 outcome or leaves the node waiting.
 
-Nodes that have never suspended are awaited in place, one after the other, because an asyncio task costs more than such
-a node. The scheduler learns which nodes never suspend by watching their coroutines. A wrong guess costs time, never
-correctness. A coroutine stays in its asyncio task, so its cancel scopes and context variables remain valid.
+Nodes that suspend run concurrently. Nodes that have never suspended are awaited in place, one after the other, because
+an asyncio task costs more than such a node. The scheduler learns which nodes never suspend by watching their
+coroutines. A wrong guess costs time, never correctness. A coroutine stays in its asyncio task, so its cancel scopes and
+context variables remain valid.
 
 Plain functions run in worker threads. If no coroutine can run, `_PlainNodes` passes the scheduler itself to a thread.
 """
@@ -80,13 +81,15 @@ class Scheduler:
     reused: Reused | None = None
     """Outcomes of nodes that another plan has already run for this request."""
     is_isolated: Callable[[BaseException], bool] | None = None
-    """Returns True if an error ends only its node and the nodes that need it. Such errors are kept in `failed`."""
+    """Returns True if an error ends only the node that raised it and the nodes that need that node. Such errors are
+    kept in `failed`.
+    """
     watch: Watch | None = None
     """Receives a fact when a node begins and when it ends."""
     cancelled: int = field(default_factory=cancel_requests)
     """How many cancellation requests the leg's asyncio task had received when the leg began."""
     last: LastFunctions | None = None
-    """Functions to run after the last node, in its thread. The scheduler may leave them to its caller."""
+    """Functions to run after the last node, in the last node's thread. The scheduler may leave them to its caller."""
     failed: dict[int, BaseException] = field(default_factory=dict[int, BaseException], init=False)
     waiting: dict[int, Marker] = field(default_factory=dict[int, Marker], init=False)
     declined: DeclinedParameter | None = field(default=None, init=False)
@@ -132,7 +135,7 @@ class Scheduler:
             elif len(self._ready) + len(self._plain) > 1:
                 await self._run_together()
             else:
-                # A single node delays no other node, so it needs no separate asyncio task.
+                # A single node cannot delay another node, so it does not need a separate asyncio task.
                 heap = self._ready or self._plain or self._entering
                 await self._run(self.plan.nodes[heapq.heappop(heap)])
 
@@ -161,11 +164,13 @@ class Scheduler:
         return [self.plan.nodes[index] for index in sorted(self.waiting)]
 
     def _reuse(self, reused: Reused) -> None:
-        """Before any node runs, settle nodes whose outcomes are known, and skip nodes that only these need."""
+        """Before any node runs, settle the nodes whose outcomes are known, and skip the nodes that only such nodes
+        need.
+        """
         for index, outcome in reused.outcomes.items():
             self.settled[index] = outcome
         for node in self.plan.nodes:
-            # Count one need more for a skipped node, so that its count never reaches 0.
+            # For a skipped node, count one need too many, so that the count never reaches 0.
             needed = sum(self.settled[need] is None for need in node.needs)
             self._missing[node.index] = needed + (node.index in reused.skipped)
 
@@ -238,7 +243,7 @@ class Scheduler:
         return bool(self._entering) and self.plan.lanes[self._entering[0]] is not None
 
     async def _drive(self, group: _Group | None) -> None:
-        """Let a thread run plain functions. If there is a group, other nodes run while a function takes long."""
+        """Let a thread run plain functions. If there is a group, the group runs other nodes during a slow function."""
         run = _PlainNodes(self, group)
         how: NodeHow = "failed"
         try:
@@ -317,7 +322,7 @@ class Scheduler:
         return functools.partial(node.fn, *placed, **named)
 
     def _isolate(self, node: Node, error: BaseException) -> None:
-        """Keep the error if it ends only its own node; otherwise raise it."""
+        """Keep an error that ends only its own node, and raise any other error."""
         if self.is_isolated is not None and self.is_isolated(error):
             self.failed[node.index] = error
             return
@@ -352,7 +357,7 @@ class Scheduler:
     def _await_tracking_suspension(
         self, awaitable: Awaitable[Any], node: Node, beside: _Group | None
     ) -> Generator[Any, Any, Any]:
-        """Await a coroutine in the current asyncio task. If it suspends, note this the first time, and let the other
+        """Await a coroutine in the current asyncio task. When the coroutine first suspends, note this and let the other
         nodes continue.
         """
         never_suspended = self.plan.never_suspended
@@ -407,7 +412,7 @@ class Scheduler:
         return self.managers
 
     def _take(self, entry: Input, into: dict[str, Any]) -> bool:
-        """Add an input's value. Return False, and set `declined`, if the user declined the question for it."""
+        """Add an input's value. Return False, and set `declined`, if the user declined the input's question."""
         if entry.source is Source.CONTEXT:
             into[entry.parameter] = self.context()
         elif entry.source is Source.ARGUMENT:

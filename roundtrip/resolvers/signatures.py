@@ -18,8 +18,8 @@ _OUTCOMES: Final = (AcceptedElicitation, DeclinedElicitation, CancelledElicitati
 def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
     """Return a callable's evaluated annotations, without those that cannot be evaluated.
 
-    An annotation cannot be evaluated if, for example, its name is imported only for type checking. A caller that needs
-    this annotation reports the problem.
+    An annotation cannot be evaluated if, for example, its name is imported only for type checking. If a caller needs
+    such an annotation, the caller reports the problem.
     """
     target = _annotated_part(fn)
     try:
@@ -65,7 +65,7 @@ def given_by_partials(fn: Callable[..., Any]) -> frozenset[str]:
 
 
 def display_name(fn: Callable[..., Any]) -> str:
-    """Return a callable's name for messages. A partial has its function's name, and an object its type's name."""
+    """Return a callable's name for messages. A partial is named after its function, and an object after its type."""
     fn = _without_partials(fn)
     return getattr(fn, "__name__", None) or type(fn).__name__
 
@@ -73,7 +73,7 @@ def display_name(fn: Callable[..., Any]) -> str:
 def identity(fn: Callable[..., Any]) -> Hashable:
     """Return a key that is equal for all references to one callable.
 
-    A bound method is a new object at each access, so its key combines its function and its instance.
+    A bound method is a new object at each access, so the key combines the method's function and its instance.
     """
     instance = getattr(fn, "__self__", None)
     if instance is None or inspect.ismodule(instance):
@@ -91,13 +91,13 @@ def is_async(fn: Callable[..., Any]) -> bool:
 
 
 def is_generator_function(fn: Callable[..., Any]) -> bool:
-    """Return True for a generator function, sync or async, also if `contextmanager` has wrapped it."""
+    """Return True for a sync or async generator function, even if `contextmanager` has wrapped it."""
     target = _annotated_part(fn)
     return inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target)
 
 
 def is_async_generator_function(fn: Callable[..., Any]) -> bool:
-    """Return True for an async generator function, also if `asynccontextmanager` has wrapped it."""
+    """Return True for an async generator function, even if `asynccontextmanager` has wrapped it."""
     return inspect.isasyncgenfunction(_annotated_part(fn))
 
 
@@ -144,6 +144,8 @@ def arms_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def returns_input_required(fn: Callable[..., Any]) -> bool:
-    """Return True if a function's return annotation has `InputRequiredResult`, with which an author asks by hand."""
+    """Return True if a function's return annotation contains `InputRequiredResult`, which authors return to ask by
+    hand.
+    """
     arms = arms_of(hints_of(fn).get("return"))
     return any(isinstance(arm, type) and issubclass(arm, InputRequiredResult) for arm in arms)

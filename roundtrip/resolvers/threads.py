@@ -30,9 +30,7 @@ class HeldThread(Protocol):
 
 
 class PlainRun(Protocol):
-    """Functions that a thread runs one after the other. Either the thread or the loop uses this object, never both at
-    once.
-    """
+    """Functions that a thread runs one after the other. The thread and the loop never use this object at once."""
 
     value: Any
     """The value that the last function returned, if the loop must handle it."""

@@ -28,7 +28,7 @@ class AnyThreads:
         return await self.run(call)
 
     async def drive(self, run: PlainRun, *, lane: Hashable) -> None:
-        """Raise an error: nothing calls this, because these functions share no thread."""
+        """Raise an error, because functions in arbitrary threads never share a thread. Nothing calls this method."""
         raise NotImplementedError
 
     def hold(self) -> "_AnyThread":

@@ -30,7 +30,9 @@ _WAITING_THREADS: Final = 128
 
 
 class Pace:
-    """Recent speed of some functions: quick if their last runs were, and the loop did not wait for one in vain."""
+    """Recent speed of some functions. They are quick if their last runs were quick and never made the loop wait in
+    vain.
+    """
 
     __slots__ = ("_quick_runs",)
 
@@ -43,11 +45,11 @@ class Pace:
         return self._quick_runs >= _QUICK_RUNS
 
     def note(self, seconds: float) -> None:
-        """Note how long they ran."""
+        """Note how long one run of the functions took."""
         self._quick_runs = self._quick_runs + 1 if seconds < _QUICK_SECONDS else 0
 
     def waits_for(self, work: workers.Work) -> bool:
-        """Return True if the loop has waited until a quick function ended."""
+        """Let the loop wait for a quick function. Return True if the function has ended."""
         if not self.is_quick:
             return False
         if work.wait_briefly():
@@ -60,7 +62,7 @@ class FunctionThreads:
     """Worker threads for one function, on all its legs.
 
     Args:
-        owner: The owner of its slots.
+        owner: The owner of the threads' slots.
         leaves: True to leave a running function behind on cancellation; see `LegThreads`.
         waits_for_users: True if a plain body may wait for a user in its thread.
     """
@@ -71,7 +73,7 @@ class FunctionThreads:
         self._owner = owner
         self._leaves = leaves
         self._pace = Pace()
-        # Threads that wait for users are separate from those that all functions share.
+        # Threads that wait for users have their own pool, and take no slots from the pool that all functions share.
         self._pool = Pool(_WAITING_THREADS) if waits_for_users else SHARED
 
     def of_leg(self, *, home: Hashable) -> LegThreads:
@@ -83,17 +85,17 @@ class FunctionThreads:
 class LegThreads:
     """One leg's worker threads, for its plain functions.
 
-    Functions in one lane run in one thread. Lanes share a thread until a function exceeds a millisecond. Then lanes
-    that have not started a function move to other threads. The leg keeps its threads, and holds slots only for
-    functions that run.
+    Functions in one lane run in one thread. Lanes share a thread until a function takes longer than a millisecond.
+    Lanes that have not started a function then move to other threads. The leg keeps its threads, but holds slots only
+    while functions run.
 
     Args:
-        owner: The owner of its slots.
+        owner: The owner of the threads' slots.
         leaves: True to leave a running function behind on cancellation. False to wait until it ends.
-        home: The body's lane. Functions without a lane, such as steps, run in its thread while it is free.
-        account: The threads that count those left behind, if not these.
-        pace: The speed of functions for which the loop may wait itself.
-        body_pool: The pool that has a slot for the body.
+        home: The body's lane. Functions without a lane, such as steps, run in the body's thread while it is free.
+        account: Another `LegThreads` that counts the left-behind threads; by default this one.
+        pace: Recent speed of the functions for which the loop itself may wait.
+        body_pool: The pool that provides the body's slot.
     """
 
     owner: Hashable = None
@@ -104,7 +106,7 @@ class LegThreads:
     pace: Pace | None = None
     body_pool: Pool = SHARED
     left: int = field(default=0, init=False)
-    """Threads that were left behind."""
+    """Number of threads that were left behind."""
     _running: list[asyncio.Event] = field(default_factory=list[asyncio.Event], init=False)
     _seats: list[_Seat] = field(default_factory=list["_Seat"], init=False)
     _lanes: dict[Hashable, _Seat] = field(default_factory=dict[Hashable, "_Seat"], init=False)
@@ -117,7 +119,7 @@ class LegThreads:
         return not seats or (len(seats) == 1 and not seats[0].is_taken)
 
     def start(self, lane: Hashable) -> None:
-        """Keep a lane in the thread that all share. Code in that thread calls this."""
+        """Keep a lane in the thread that all lanes share. Only code in that thread calls this."""
         self._lanes.setdefault(lane, self._seats[0])
 
     async def run(
@@ -134,15 +136,15 @@ class LegThreads:
 
         Args:
             call: The function.
-            lane: Its lane; without one, it runs in any thread.
-            pool: The pool that has a slot for it.
-            is_alone: True if nothing else in the leg can run at the same time. If the function is usually quick, the
-                loop
-                itself waits a moment for the thread, because waking the loop takes longer.
+            lane: The function's lane. A function without a lane runs in any thread.
+            pool: The pool that provides the function's slot.
+            is_alone: True if nothing else in the leg can run at the same time. The loop itself then waits a moment for
+                a
+                function that is usually quick, because waking the loop takes longer.
             begun: Called if the loop continues while the function runs.
 
         Raises:
-            ThreadsExhausted: All threads that the owner may have were left behind.
+            ThreadsExhausted: Left-behind functions occupy all threads that the owner may have.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
         seat = await self._take_seat(lane)
@@ -201,7 +203,9 @@ class LegThreads:
         return self.owner
 
     async def _take_seat(self, lane: Hashable) -> _Seat:
-        """Wait for a lane's thread. A new lane takes another thread if a function in this one exceeds its share."""
+        """Wait for a lane's thread. If the function in the shared thread exceeds its share, a new lane takes another
+        thread.
+        """
         may_share = True
         while True:
             own = self._lanes.get(lane)
@@ -211,7 +215,7 @@ class LegThreads:
                 if lane is not None:
                     self._lanes[lane] = seat
                 return seat
-            # A function that is still waiting for a slot has no share yet.
+            # The share of a function that is still waiting for a slot has not begun.
             is_shared = own is None and seat.work is not None
             with anyio.move_on_after(seat.left_of_share() if is_shared else None) as scope:
                 await seat.wait_for_change()
@@ -239,19 +243,20 @@ class LegThreads:
         self._running.append(gone)
 
     def hold(self) -> HeldThread:
-        """Keep the current thread for one more function. Code in the thread calls this."""
+        """Keep the current thread for one more function. Only code in the thread calls this."""
         return workers.Worker.here().hold()
 
     def apart(self) -> LegThreads:
-        """Return threads for functions that must not wait for these."""
+        """Return separate threads, for functions that must not wait for this leg's other functions."""
         return LegThreads(self.owner, leaves=self.leaves, account=self.account or self)
 
     def take_over(self, others: LegThreads, lanes: Mapping[Hashable, Hashable]) -> None:
-        """Continue in threads that have run another plan's functions, and close the others.
+        """Take over the threads of another plan on which this plan's lanes depend, and close that plan's remaining
+        threads.
 
         Args:
-            others: The threads that have run them.
-            lanes: That plan's lanes, by the lanes of this plan that depend on them.
+            others: The other plan's threads.
+            lanes: Maps each lane of this plan to the other plan's lane on which it depends.
         """
         for lane, other in lanes.items():
             seat = others._lanes.get(other)
@@ -273,7 +278,7 @@ class LegThreads:
     def outlive(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Run `work` when all threads that were left behind have ended; return False if there are none.
 
-        It runs in a separate asyncio task, unless the loop ends before the threads.
+        `work` runs in a separate asyncio task. It does not run if the loop ends before the threads.
         """
         running = [gone for gone in self._running if not gone.is_set()]
         leg = asyncio.current_task() if running else None
@@ -328,7 +333,9 @@ class _Seat:
         self._worker.do(work)
 
     def give_back(self, gone: asyncio.Event | None = None) -> None:
-        """Run the next function in another thread. If this one still runs a function, `gone` is set when it ends."""
+        """Give the thread back, so that the next function runs in another thread. If a function is still running,
+        `gone` is set when it ends.
+        """
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.left = gone
@@ -336,4 +343,4 @@ class _Seat:
 
 
 _OUTLIVING: Final[set[asyncio.Task[None]]] = set()
-"""Strong references, because the loop keeps only weak ones to asyncio tasks."""
+"""Strong references to asyncio tasks, because the event loop keeps only weak references."""

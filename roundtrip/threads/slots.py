@@ -4,8 +4,8 @@ A thread cannot be stopped. If its call times out, the thread is left behind, an
 returns. If left-behind threads hold all slots, calls that need a slot fail. Otherwise they would wait for threads that
 may never end.
 
-In a fair pool, an owner gets another slot only while it has fewer than twice as many slots as are free. So an owner
-gets at most 40 slots out of 60. A quarter of all slots is reserved for owners that have no slot.
+In a fair pool, an owner may take another slot only while it holds fewer slots than twice the number of free slots. So
+an owner gets at most 40 slots out of 60. A quarter of all slots is reserved for owners that have no slot.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ class Pool:
 
 
 SHARED: Final = Pool(60, fair=True)
-"""Slots for functions that only compute. Other code uses anyio's own threads, and need not wait for these slots."""
+"""Slots for functions that do not wait for users. Other code uses anyio's own threads, and need not wait for these
+slots.
+"""
 
 
 class Slots:
-    """One pool's slots on one event loop. Everything happens on that loop, except the end of a thread."""
+    """One pool's slots on one event loop. All methods run on that loop."""
 
     # `Slots` must not refer to the event loop, because then the loop would never be freed.
     __slots__ = ("_fair", "_held", "_left", "_waiting", "limiter")
@@ -81,7 +83,7 @@ class Slots:
         return self._suffices(free, self._held.get(owner, 0))
 
     def _is_lost(self, owner: Hashable) -> bool:
-        """Return True if the owner cannot get a slot even when only left-behind threads hold slots."""
+        """Return True if the owner could not get a slot even if only left-behind threads held slots."""
         free = self.limiter.total_tokens - sum(self._left.values())
         return not self._suffices(free, self._left.get(owner, 0))
 
@@ -142,7 +144,7 @@ class Slots:
                     del self._waiting[owner]
 
     def leave(self, owner: Hashable) -> None:
-        """Record that a thread still runs after its call has ended."""
+        """Record that a thread is still running after its call has ended."""
         self._left[owner] = self._left.get(owner, 0) + 1
         for waiting, queue in [*self._waiting.items()]:
             if self._is_lost(waiting):

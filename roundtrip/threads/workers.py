@@ -65,7 +65,7 @@ class Work:
         self._error: BaseException | None = None
         self._scopes: tuple[anyio.CancelScope, ...] = ()
         self._watcher: queue.SimpleQueue[None] | None = None
-        """Receives an item when the function returns; set only while the loop blocks to wait for the thread."""
+        """Receives an item when the function returns; set only while the loop blocks and waits for the thread."""
         self._ended = 0.0
         self.began: float | None = None
         self.waiter: asyncio.Future[None] = self._loop.create_future()
@@ -85,7 +85,7 @@ class Work:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds that the function took."""
+        """Return how many seconds the function took."""
         return self._ended - (self.began or 0.0)
 
     # In the thread.
@@ -136,8 +136,8 @@ class Work:
         gone.set()
 
     def wait_briefly(self) -> bool:
-        """Block for at most a moment until the function returns. Return True if it has returned."""
-        # Not a lock: blockbuster, which the SDK's tests use, forbids every `acquire` on a loop, however short.
+        """Block the loop for a moment, or until the function returns. Return True if the function has returned."""
+        # Do not use a lock: blockbuster, which the SDK's tests use, forbids every `acquire` on a loop, however short.
         watcher: queue.SimpleQueue[None] = queue.SimpleQueue()
         with self._lock:
             if self.has_ended:
@@ -166,13 +166,13 @@ class Work:
             raise
 
     def leave(self, give_back: Callable[[], None]) -> asyncio.Event | None:
-        """Leave the thread behind if it runs the function. Otherwise make sure that the function never starts.
+        """Leave the thread behind if it is running the function. Otherwise make sure that the function never starts.
 
         Args:
             give_back: Called on the loop after the function has returned.
 
         Returns:
-            An event that is set after the function has returned; None if the function does not run.
+            An event that is set after the function has returned; None if the function is not running.
         """
         with self._lock:
             if self._stage is _WorkStage.RUNNING:
@@ -217,8 +217,8 @@ _WORK: Final[ContextVar[Work | None]] = ContextVar("roundtrip_work", default=Non
 def unless_left() -> AbstractContextManager[None]:
     """Wrap the work that a thread hands to its event loop. The work is cancelled when the leg leaves the thread behind.
 
-    anyio runs such work in one of the leg's cancel scopes. The leg exits that scope when it leaves the thread, so that
-    scope would never cancel the work.
+    anyio runs such work in one of the leg's cancel scopes. When the leg leaves the thread behind, it exits that scope,
+    so the scope can no longer cancel the work.
     """
     work = _WORK.get()
     return nullcontext() if work is None else work.unless_left()
@@ -233,11 +233,11 @@ class Worker:
         self._jobs: queue.SimpleQueue[Work | bool] = queue.SimpleQueue()
         self._is_given_back = False
         self._held_for = 0
-        """The number of functions for which the thread is kept. Only the thread changes it."""
+        """The number of functions for which the thread is kept. Only the thread changes this number."""
         self.left: asyncio.Event | None = None
         """Set when the left-behind function has returned; None if the leg left no function behind."""
-        # A daemon, so that an idle thread does not delay the interpreter's exit. `_wait_for_all` waits for threads that
-        # work.
+        # Make it a daemon thread, so that an idle thread does not delay the interpreter's exit. `_wait_for_all` waits
+        # for threads that work.
         self._thread = threading.Thread(target=self._work, name="roundtrip worker thread", daemon=True)
 
     @staticmethod
@@ -308,7 +308,7 @@ class Worker:
                     try:
                         _IDLE.remove(self)
                     except ValueError:
-                        # A leg still has this thread, but gives it no work now.
+                        # A leg still has this thread, but has no work for it now.
                         continue
                     return
                 if job is True:
@@ -339,7 +339,7 @@ def _run(work: Work) -> None:
     threadlocals.current_token = work.token
     threadlocals.current_cancel_scope = work.scope
     try:
-        # As in anyio's threads: no event loop runs in a worker thread.
+        # Tell libraries that no event loop runs in a worker thread. anyio does the same in its threads.
         work.context.run(_leave_library)
         work.context.run(work.run)
     finally:
@@ -351,9 +351,9 @@ def _run(work: Work) -> None:
 
 @dataclass(slots=True, eq=False, repr=False)
 class FunctionRun:
-    """Run of several functions in one thread, without a return to the event loop between them.
+    """A run of several functions in one thread, without a return to the event loop between them.
 
-    If one of the author's functions blocks waiting functions for more than a millisecond, the event loop may run the
+    If one of the author's functions makes other functions wait for more than a millisecond, the event loop may run the
     remaining functions. The thread then passes the running function's value to the loop, and starts no other function.
     """
 
@@ -394,7 +394,9 @@ class FunctionRun:
     # On the loop.
 
     def watch(self, delay: float = SHARED_SECONDS) -> None:
-        """Take over the remaining functions after `delay` seconds, if the running function is then delaying others."""
+        """Take over the remaining functions after `delay` seconds, if the running function is then still delaying other
+        functions.
+        """
         # Later calls come from the timer. Its context is empty, because the loop keeps each timer with its context
         # until the timer fires.
         self._context = self._context or copy_context()

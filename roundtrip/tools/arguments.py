@@ -1,7 +1,7 @@
 """Argument validation for a tool's body and resolvers.
 
 The rules match the SDK's `FuncMetadata.validate_arguments`, with two exceptions. A model must be sent as an object, and
-a text is never converted. The rules are prepared once per tool.
+an argument that may be text is never parsed as JSON. The rules are prepared once per tool.
 """
 
 import dataclasses
@@ -29,19 +29,19 @@ else:
 
 _MAX_MISTAKE_CHARS = 2000
 _PYDANTIC_CALLER: Final = "pydantic._internal._validate_call"
-"""Module in which pydantic checks the arguments of prompts and templates before it calls their function."""
+"""Pydantic module that checks the arguments of a prompt or template before calling its function."""
 
 _JSON_TEXT = cast("type[Any]", Json)
 _TEXTS: tuple[type, ...] = (str, bytes, bytearray, pathlib.PurePath, SecretStr, SecretBytes, _JSON_TEXT)
 
 
 class ArgumentsRejected(ToolError):
-    """Client arguments that do not match the tool's schema. `fields` holds argument names but no values."""
+    """Client arguments that do not match the tool's schema. `fields` contains the argument names but not the values."""
 
     def __init__(self, message: str, *, places: Iterable[object], names: Container[object]) -> None:
         super().__init__(message)
-        # If the cause is a ValidationError, the SDK's handler logs only field names; otherwise, it would log the
-        # message. Keep only known names: unknown names and deeper paths are the client's own text.
+        # If the cause is a ValidationError, the SDK's handler logs only field names. For any other cause, the handler
+        # would log the message. Keep only known names: unknown names and deeper paths are the client's own text.
         self.fields = rejected_fields(place for place in places if isinstance(place, str) and place in names)
 
 
@@ -55,7 +55,7 @@ def rejected_fields(fields: Iterable[str]) -> ValidationError:
 
 
 def fields_rejected_by(error: BaseException) -> list[str] | None:
-    """Return the names of a prompt's or template's arguments that the SDK rejected; None for other errors."""
+    """Return the names of prompt or template arguments that the SDK rejected; None if the error has another cause."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ValidationError):
         cause = cause.__cause__
@@ -65,7 +65,7 @@ def fields_rejected_by(error: BaseException) -> list[str] | None:
     while at is not None and at.tb_next is not None:
         at = at.tb_next
     if at is None or at.tb_frame.f_globals.get("__name__") != _PYDANTIC_CALLER:
-        # The function itself raised it, so it is a crash in the author's code.
+        # The function itself raised the error, so this is a crash in the author's code.
         return None
     mistakes = cause.errors(include_input=False, include_context=False, include_url=False)
     return sorted({str(each["loc"][0]) for each in mistakes if each["loc"]})
@@ -82,7 +82,7 @@ class ArgumentReader:
 
     Args:
         metadata: The SDK's metadata for the tool's function.
-        check: Check that the arguments must pass as the client sent them. If set, texts are not parsed as JSON.
+        check: Validates the arguments exactly as the client sent them. If set, texts are not parsed as JSON.
     """
 
     __slots__ = ("_check", "_fields", "_json_fields", "_model", "names")
@@ -107,7 +107,7 @@ class ArgumentReader:
             **{alias: outputs[field] for alias, field in aliases.items()},
             **{output: output for output in outputs.values()},
         }
-        """Every name by which a resolver may request an argument, with the body's name for that argument."""
+        """Maps each name by which a resolver may request an argument to the body's name for that argument."""
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the client's arguments in the form that the body receives.
@@ -149,7 +149,7 @@ class ArgumentReader:
 def _parse(text: str) -> object:
     """Return the list or object in a JSON text; return any other text unchanged."""
     try:
-        # As strict as the transports, which also reject NaN and infinity in lists and objects.
+        # The transports also reject NaN and infinity in lists and objects.
         parsed = cast("object", pydantic_core.from_json(text, allow_inf_nan=False))
     except (ValueError, TypeError):  # TypeError: the text has an unpaired surrogate
         return text
@@ -165,7 +165,7 @@ def _parameter_of(field: str, info: FieldInfo) -> str:
 
 
 def _may_come_as_json(info: FieldInfo) -> bool:
-    """Return True if a text for this parameter can only be JSON for a list or an object."""
+    """Return True if a text sent for this parameter can only be a list or an object in JSON."""
     for extra in info.metadata:
         if extra is _JSON_TEXT or isinstance(extra, _JSON_TEXT):
             return False

@@ -23,7 +23,7 @@ _MAX_VALUE_CHARS = 200
 """Maximum number of characters shown for one value."""
 
 _PLAIN: Final = (int, float, Decimal, date, time, timedelta, UUID, NoneType)
-"""Types that are shown without quotes, because a client cannot put words into their text."""
+"""Types that are shown without quotes, because a client cannot make their text contain words."""
 
 
 class _Quoting(string.Formatter):
@@ -89,7 +89,7 @@ class ToolConfirmation(NamedTuple):
                 known = ", ".join(arguments) or "none"
                 raise InvalidSignature(
                     f"tool {tool!r}: confirm={template!r} mentions {field!r}, which is not an argument of the tool "
-                    f"(it has: {known})"
+                    f"(its arguments: {known})"
                 )
         return cls(f"confirm:{tool}", template, approve)
 
@@ -151,6 +151,6 @@ def _as_json(value: Any) -> str:
     try:
         text = json.dumps(to_jsonable_python(value, fallback=repr), ensure_ascii=False)
     except (PydanticSerializationError, ValueError, RecursionError):
-        # For example, bytes that are not UTF-8.
+        # The value has no JSON form: for example, it contains bytes that are not UTF-8.
         return quoted(repr(value))
     return printable(text)

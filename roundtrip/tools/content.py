@@ -81,7 +81,7 @@ BYTES: Final = (bytes, bytearray, memoryview)
 _DATA: Final = frozenset((bool, int, float, str, dict))
 _BLOCKS: Final[tuple[type, ...]] = get_args(ContentBlock)
 CONTENT_TYPES: Final[tuple[type, ...]] = (*_BLOCKS, SdkImage, SdkAudio, Embeddable, ToolResult, *BYTES)
-"""Content types, as opposed to data types. A return annotation that mentions a content type gets no output schema."""
+"""Content types, as opposed to data types. No output schema is generated if the return annotation mentions one."""
 _BLOCK_METHODS: Final = (
     (SdkImage, "Image", "to_image_content"),
     (SdkAudio, "Audio", "to_audio_content"),
@@ -165,13 +165,13 @@ def _json_fallback(value: Any) -> Any:
         raise ValueError(f"{type(cast('object', value)).__name__} must be awaited; return its result")
     if is_marker(value):
         raise ValueError(
-            f"{type(value).__name__} is a question, which is not asked if a body returns it; write "
+            f"{type(value).__name__} is a question, and returning a question does not ask it; write "
             "`await ctx.ask(name, question)`, or return it from a resolver"
         )
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     if type(value).__str__ is object.__str__:
-        # The object's text would be the default repr, which shows a memory address.
+        # `str()` would return the default repr, which shows a memory address.
         kind = type(cast("object", value)).__qualname__
         raise ValueError(f"{kind} cannot be converted; return a dict, a dataclass or a model, or give it a __str__")
     return str(value)
@@ -210,7 +210,8 @@ def _require_all(values: Iterable[Any], *, depth: int) -> None:
         raise NotSendable(
             f"a result is nested more than {_MAX_DEPTH} levels deep, and clients cannot read it; flatten it"
         )
-    # JSON data has only exact types, so no isinstance: this loop visits every value of every result.
+    # Compare exact types instead of calling isinstance: JSON data has no subclasses, and this loop visits every value
+    # of every result.
     for value in values:
         kind: type = type(value)  # pyright: ignore[reportUnknownVariableType]
         if kind is str:
@@ -224,7 +225,7 @@ def _require_all(values: Iterable[Any], *, depth: int) -> None:
         elif kind is float:
             if not isfinite(value):
                 raise NotSendable(
-                    f"a result has no JSON form: JSON has no number {value}; return None or a text instead"
+                    f"a result has no JSON form: JSON cannot represent {value}; return None or a text instead"
                 )
         elif kind is int and not -_TOO_LARGE < value < _TOO_LARGE:
             raise NotSendable(f"a result holds an integer of more than {_MAX_DIGITS} digits; return it as text")

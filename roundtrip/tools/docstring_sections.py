@@ -38,7 +38,7 @@ def read_sections(text: str, names: frozenset[str]) -> tuple[str, Mapping[str, s
     for read in (_read_google, _read_numpy, _read_sphinx):
         try:
             readings.append(read("\n".join(map(str.rstrip, text.split("\n"))), names))
-        except Exception:  # noqa: BLE001, S112 - a docstring is prose: what a style cannot read is not in it
+        except Exception:  # noqa: BLE001, S112 - a docstring is free text, which not every parser can read
             continue
     best = max(readings, key=lambda reading: (len(reading.parameters), reading.sections), default=None)
     if best is None or best.sections == 0:
@@ -56,7 +56,8 @@ def _read_google(text: str, names: frozenset[str]) -> _ReadDocstring:
 
 
 def _without_other_sections(text: str) -> tuple[str, int]:
-    """Remove the Google sections that do not describe parameters, and count them.
+    """Remove the Google sections that do not describe parameters. Return the remaining text and the number of removed
+    sections.
 
     The parser fails on an entry that is not `name: text`, and drops text between two sections.
     """
@@ -79,7 +80,7 @@ def _read_numpy(text: str, names: frozenset[str]) -> _ReadDocstring:
 
     # The parser would treat all text after a deprecation note as part of the note.
     known = [section for section in DEFAULT_SECTIONS if section.title != "deprecated"]
-    # The parser's type hint is a mapping, but it needs a list.
+    # The parser declares a mapping in its type hint, but it needs a list.
     parser = NumpydocParser(cast("Any", [*known, ParamSection("Keyword Arguments", "param")]))
     titles = "|".join(re.escape(section.title) for section in known)
     # The parser only accepts an underline that is exactly as long as its title.
@@ -101,7 +102,7 @@ def _read_sphinx(text: str, names: frozenset[str]) -> _ReadDocstring:
 
 
 def _plain_fields(lines: Iterable[str]) -> Iterable[str]:
-    """Yield the lines with Sphinx fields as the parser understands them: without types, and only real fields."""
+    """Yield the lines with Sphinx fields as the parser understands them: without types, and only for known fields."""
     within = after_blank = False
     for line in lines:
         if (field := _SPHINX_FIELD.match(line)) is not None:
@@ -110,7 +111,7 @@ def _plain_fields(lines: Iterable[str]) -> Iterable[str]:
             about = (about or "").split()
             yield f":param {about[-1]}:{rest}" if kind in _PARAMETER_FIELDS and about else f":other:{rest}"
         elif within and after_blank and line and not _is_indented(line):
-            # Text below the fields belongs to no field.
+            # Text below the fields does not belong to any field.
             yield f":other: {line}"
         else:
             yield f"{_NO_FIELD}{line}" if line.startswith(":") else line

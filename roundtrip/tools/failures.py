@@ -41,7 +41,7 @@ _roundtrip_logger = logging.getLogger("roundtrip")
 T = TypeVar("T")
 
 _MAX_MESSAGE_CHARS: Final = 80
-"""Maximum length of a question's message where it is shown instead of the missing name."""
+"""Maximum length of a question's message in an error. The message replaces the name of an unnamed question."""
 SERVER_ERROR: Final = -32000
 """The SDK also uses this code for closed connections. `data.reason` tells the two apart."""
 
@@ -55,7 +55,9 @@ _SERVER_ERRORS: Final = (
 
 
 class Crashed(Exception):
-    """Crash of a body on an earlier leg. That leg logged the crash; the text is that of the original exception."""
+    """A body's crash on an earlier leg. That leg logged the crash, and this exception has the original exception's
+    message.
+    """
 
 
 def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
@@ -75,11 +77,12 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
             return MCPError(code=SERVER_ERROR, message=text.format(tool=f"Tool {name!r}", error=error), data=data)
     prefix = f"Error executing tool {name}"
     if isinstance(error, Crashed):
-        # Not an UnexpectedToolError, because the SDK would log it: the earlier leg has already logged the traceback.
+        # Do not return an UnexpectedToolError: the SDK would log it, but the earlier leg has already logged the
+        # traceback.
         return ToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
     if isinstance(error, UnexpectedToolError | UnexpectedResourceError):
         return UnexpectedToolError(prefix if mask else f"{prefix}: {_sendable(str(error))}")
-    # A signature found to be invalid during a call, and a value that cannot be sent or stored, count as crashes.
+    # An invalid signature, missing keys, and a value that cannot be sent or stored count as crashes.
     is_expected = isinstance(error, ToolError | ResourceError | errors.RoundtripError)
     if is_expected and not isinstance(
         error, errors.InvalidSignature | errors.KeysMissing | errors.NotSendable | errors.ValueNotStorable
@@ -89,11 +92,12 @@ def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
 
 
 def failed_tool(name: str, error: Exception, *, mask: bool) -> CallToolResult:
-    """Return the result of a failed leg whose text must not be logged. Otherwise, raise the `tool_failure` exception.
+    """Return the failure as a result if its text must not be logged. Otherwise, raise the exception from
+    `tool_failure`.
 
     Raises:
         ToolError: The arguments do not match the schema, or the tool failed.
-        MCPError: The tool raised a protocol error, or its client cannot be asked.
+        MCPError: The tool raised a protocol error, or the client cannot be asked.
     """
     failure = tool_failure(name, error, mask=mask)
     if failure is error:
@@ -102,13 +106,13 @@ def failed_tool(name: str, error: Exception, *, mask: bool) -> CallToolResult:
     if told is None:
         # The SDK logs the names of rejected arguments, which it reads from the cause.
         raise failure from (error.fields if isinstance(error, ArgumentsRejected) else error)
-    # Return a result, because the text of a raised error would be logged.
+    # Return a result, because the SDK would log a raised error's text.
     _roundtrip_logger.info("Tool %r failed: %r", name, str(failure))
     return CallToolResult(content=[TextContent(text=told)], is_error=True)
 
 
 def told_by(failure: Exception, error: Exception) -> str | None:
-    """Return the failure's text with unnamed questions quoted by their messages; None if no question is unnamed.
+    """Return the failure's text with messages in place of generated question names; None if every question has a name.
 
     A question's message may be secret: log the text of `failure`, never the text returned here.
     """
@@ -131,14 +135,15 @@ async def with_failures(run: Awaitable[T], function: AskingFunction) -> T:
     Raises:
         MCPError: The client cannot be asked, or a prompt failed. Prompt results cannot carry an error.
         ResourceError: A template failed.
-        Exception: The author's code raised it. The SDK hides its text from the client.
+        Exception: An error in the author's code. The SDK hides the error's text from the client.
     """
     try:
         return await run
     except errors.CannotAsk as error:
         raise cannot_ask(error) from error
     except (errors.InvalidSignature, errors.KeysMissing):
-        # The author's mistake, found after registration. The SDK logs it and hides it from the client.
+        # The author made a mistake that is found only during a call. The SDK logs the error and hides it from the
+        # client.
         raise
     except errors.RoundtripError as error:
         if function.kind == "resource":
@@ -150,10 +155,10 @@ def raise_prompt_failure(name: str, error: ValueError, *, for_client: bool) -> N
     """Raise a prompt's failure. The SDK's dispatcher logs it with its causes."""
     fields = fields_rejected_by(error)
     if fields is not None:
-        # The exception that the SDK would chain as the cause quotes the client's values.
+        # The SDK would chain an exception that quotes the client's values, so chain one without values.
         raise ValueError(str(error)) from rejected_fields(fields)
     if for_client and str(error) == f"Unknown prompt: {name}":
-        # Otherwise the dispatcher would log the client's text, with a traceback.
+        # If this error were raised, the dispatcher would log the client's text with a traceback.
         log_unknown("Prompt")
         raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
     raise error
@@ -206,8 +211,8 @@ def cannot_ask(error: errors.CannotAsk) -> MCPError:
 
 
 def store_down(message: str) -> MCPError:
-    """Return the error for a store that is down, so that the client can try again later. A ledger outage has the same
-    reason.
+    """Return the error for a store that is down, so that the client can try again later. Its reason is the same as for
+    a ledger outage.
     """
     return MCPError(code=SERVER_ERROR, message=f"{message}; try again later", data={"reason": "ledger_unavailable"})
 

@@ -1,7 +1,7 @@
-"""Guard for functions whose options only roundtrip enforces: they do not run on a server without roundtrip.
+"""Guard for functions with options that only roundtrip enforces: a server without roundtrip cannot run them.
 
 The standalone `@tool` only attaches options. A server without roundtrip would run the function without its
-confirmation, and again for each repeated call. Direct calls from the author's code are not affected.
+confirmation, and would run it again for each repeated call. Direct calls from the author's code are not affected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _ROUNDTRIP_PREFIX: Final = "roundtrip."
 _SERVER_PREFIXES: Final = ("mcp.server.", "fastmcp.")
 _THREAD_MODULES: Final = ("anyio._backends.", "trio._core._thread_cache")
-"""Modules that start a server's worker threads. In a thread that roundtrip starts, a roundtrip module is found first.
+"""Modules that start a server's worker threads. In a thread that roundtrip starts, the search finds a roundtrip module
+first.
 """
 
 
@@ -77,8 +78,8 @@ def _reject_foreign_server(fn: Callable[..., Any]) -> None:
     if here is not None and _is_run_by_foreign_server(here.f_back and here.f_back.f_back):
         raise InvalidSignature(
             f"{fn.__qualname__!r} was not run: it has roundtrip options, and its server does not use roundtrip; call "
-            "install(server) from roundtrip.install or roundtrip.fastmcp before tools are registered "
-            "(or asyncio.to_thread, if your own code runs the function in a worker thread)"
+            "install(server) from roundtrip.install or roundtrip.fastmcp before tools are registered. If your own code "
+            "runs the function in a worker thread, use asyncio.to_thread"
         )
 
 

@@ -16,7 +16,7 @@ from roundtrip.tools.content import BYTES, UNKNOWN, Embeddable, embedded
 Hints = Annotations | Mapping[str, Any]
 """Hints for the client: the protocol's model, or a mapping with its fields."""
 
-# Types that the standard library only reads from the machine's own files, or knows by an older name.
+# Types that the standard library knows only from files on the machine, or only by an older name.
 _BY_EXTENSION: Final = {
     ".7z": "application/x-7z-compressed",
     ".aif": "audio/aiff",
@@ -87,12 +87,12 @@ class _Media:
 class Image(_Media, SdkImage):
     """Image in a tool's result, from a file or from bytes.
 
-    An image inside a dict or a model is not converted; put the result of `image.to_image_content()` there.
+    An image inside a dict or a model is not converted. Put the result of `image.to_image_content()` there instead.
 
     Args:
         path: The file, which is read when the result is sent; `~` is the home directory.
         data: The image's bytes, if there is no file. Without a `format`, they are sent as PNG.
-        format: `png`, `jpg`, ... or a complete MIME type; by default from the file's extension.
+        format: `png`, `jpg`, ... or a complete MIME type; by default taken from the file's extension.
         annotations: Hints for the client.
 
     Raises:
@@ -110,12 +110,12 @@ class Image(_Media, SdkImage):
 class Audio(_Media, SdkAudio):
     """Sound in a tool's result, from a file or from bytes.
 
-    A sound inside a dict or a model is not converted; put the result of `audio.to_audio_content()` there.
+    A sound inside a dict or a model is not converted. Put the result of `audio.to_audio_content()` there instead.
 
     Args:
         path: The file, which is read when the result is sent; `~` is the home directory.
         data: The sound's bytes, if there is no file. Without a `format`, they are sent as WAV.
-        format: `wav`, `mp3`, ... or a complete MIME type; by default from the file's extension.
+        format: `wav`, `mp3`, ... or a complete MIME type; by default taken from the file's extension.
         annotations: Hints for the client.
 
     Raises:
@@ -133,12 +133,12 @@ class Audio(_Media, SdkAudio):
 class File(_Media, Embeddable):
     """File in a tool's result, sent completely as an embedded resource.
 
-    The resource's URI has the file name without its directories.
+    The resource's URI contains the file's name, but not its directories.
 
     Args:
         path: The file, which is read when the result is sent; `~` is the home directory.
         data: The file's bytes, if there is no file on disk.
-        format: `pdf`, `csv`, ... or a complete MIME type; by default from the extension of the file or name.
+        format: `pdf`, `csv`, ... or a complete MIME type; by default taken from the extension of the file or name.
         name: File name to show in the URI; by default the name in `path`.
         annotations: Hints for the client.
 
@@ -196,7 +196,9 @@ def _builtin() -> mimetypes.MimeTypes:
 
 
 def _type_of_name(name: str | PurePath, *, kind: str | None = None) -> str:
-    """Return a file's media type by its extension; with a `kind` (`image`, `audio`), only a type of that kind."""
+    """Return a file's media type by its extension. If `kind` is set (`image`, `audio`), return only a type of that
+    kind.
+    """
     suffix = PurePath(name).suffix.lower()
     found = _BY_KIND.get((kind or "", suffix)) or _BY_EXTENSION.get(suffix)
     if found is None:

@@ -52,12 +52,12 @@ class ToolOptions(TypedDict, total=False):
     tags: Iterable[str] | None
     """Labels by which tools can be enabled, disabled and filtered."""
     timeout: float | None
-    """Seconds that the work of one leg may take, not counting the time users take to answer."""
+    """Seconds that one leg's work may take. Time in which users answer questions does not count."""
     version: str | int | None
     """The tool's version, if several versions share one name. By default, clients call the highest."""
     input_schema: dict[str, Any] | None
-    """JSON schema of the arguments, used instead of the schema generated from the parameters. Other arguments are
-    rejected.
+    """JSON schema of the arguments, used instead of the schema generated from the parameters. Arguments that do not
+    match it are rejected.
     """
     output_schema: dict[str, Any] | None
     """JSON schema of the result, used instead of the schema generated from the return annotation."""
@@ -75,7 +75,8 @@ class ToolOptions(TypedDict, total=False):
     """Seconds after which a call cannot be resumed."""
     exactly_once: bool | Literal["when_possible"] | None
     """True to run the body only once per call, even if the last leg is sent again; the ledger stores the result. For a
-    call without questions, True sends an additional round. `when_possible` does not, so it does not protect such calls.
+    call without questions, True sends an additional round. `when_possible` sends no additional round, so the body of
+    such a call may run again.
     """
     on_unknown: OnUnknown | None
     """What to do if a process died while it ran the body of a run-once tool: `fail`, the default, or `rerun`."""
@@ -116,7 +117,7 @@ def hints_of_tool(spec: ToolSpec) -> ToolAnnotations | None:
         from difflib import get_close_matches  # lazy: needed only for mistakes
 
         if near := get_close_matches(name, _HINT_NAMES, n=1, cutoff=0.8):
-            raise InvalidSignature(f"annotations= have no {name!r}; did you mean {_HINT_NAMES[near[0]]!r}?")
+            raise InvalidSignature(f"annotations= has no field {name!r}; did you mean {_HINT_NAMES[near[0]]!r}?")
     return ToolAnnotations.model_validate(given, by_name=True, by_alias=True)
 
 
@@ -156,8 +157,8 @@ def tool(
 def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[ToolDetails]) -> Any:
     """Attach tool options to a function or method without registering it.
 
-    Decorate methods with `@tool`, and register them after binding. Put `@tool` below a decorator that registers the
-    function.
+    Decorate methods with `@tool`, and register them after binding. If another decorator registers the function, put
+    `@tool` below that decorator.
 
     Args:
         target: The function, or the tool's name.
@@ -186,8 +187,8 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
         function = getattr(fn, "__func__", fn)
         if getattr(function, _REGISTERED, None) is function:
             raise InvalidSignature(
-                f"{getattr(fn, '__name__', fn)!r} is already registered without the options of this @roundtrip.tool; "
-                "put it below the decorator that registers the function, or give the options to add_tool"
+                f"{getattr(fn, '__name__', fn)!r} is already registered without the options of @roundtrip.tool; put "
+                "@roundtrip.tool below the decorator that registers the function, or give the options to add_tool"
             )
         setattr(function, _ATTACHED, spec)
         if spec.keys().isdisjoint(_PROMISES):
@@ -254,5 +255,5 @@ def version_text(version: object, *, tool: str) -> str | None:
         raise InvalidSignature(f"tool {tool!r}: version={version!r} must be text, such as '1.10', or a whole number")
     text = str(version)
     if not text or "@" in text:
-        raise InvalidSignature(f"tool {tool!r}: version={text!r} must not be empty or contain '@', which keys use")
+        raise InvalidSignature(f"tool {tool!r}: version={text!r} must not be empty or contain '@'; use another text")
     return text

@@ -45,7 +45,8 @@ class OncePolicy(NamedTuple):
 
 
 def after(seconds: float) -> After:
-    """Return a value for `task=` that turns a call into a task if its body is still running after some seconds.
+    """Return a value for `task=` that turns a call into a task if its body runs longer than the given number of
+    seconds.
 
     If the body waits for an answer, a time or a signal, the call becomes a task immediately. For clients that do not
     support tasks, the call stays a normal call.

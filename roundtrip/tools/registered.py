@@ -56,7 +56,8 @@ _SECTION_START: Final = re.compile(r"^(?::\w|[A-Z][A-Za-z ]*:[ \t]*$|-{3,}[ \t]*
 
 
 _DEPENDENCY_PACKAGES: Final = {"docket", "uncalled_for"}
-"""Packages whose dependencies can fill parameters. Until a package is imported, no parameter can have its dependencies.
+"""Packages whose dependencies can fill parameters. While a package is not imported, no parameter can use its
+dependencies.
 """
 
 
@@ -72,7 +73,7 @@ class ForeignParameters(Protocol):
         ...
 
     def reject(self, given: Any, subject: str, /) -> None:
-        """Reject a dependency of the other library, where roundtrip cannot resolve it.
+        """Reject a dependency of the other library in a place where roundtrip cannot resolve it.
 
         Raises:
             InvalidSignature: The value is a dependency of the other library.
@@ -81,7 +82,7 @@ class ForeignParameters(Protocol):
 
 
 class ToolDefaults(NamedTuple):
-    """Server options that apply to all its tools."""
+    """Server options that apply to all tools on the server."""
 
     limits: Limits
     foreign: ForeignParameters
@@ -95,7 +96,7 @@ class ToolDefaults(NamedTuple):
         return {} if _DEPENDENCY_PACKAGES.isdisjoint(sys.modules) else self.foreign.filled(fn)
 
     def reject(self, given: Any, subject: str) -> None:
-        """Reject a dependency of another library, where roundtrip cannot resolve it.
+        """Reject a dependency of another library in a place where roundtrip cannot resolve it.
 
         Raises:
             InvalidSignature: The value is a dependency of another library.
@@ -127,7 +128,7 @@ class RegisteredTool(NamedTuple):
         return self.component.version
 
     def listed_with(self, lower: Sequence[RegisteredTool]) -> WireTool:
-        """Return the listing for clients that may also call the given lower versions, which are sorted from high to
+        """Return the listing for clients that may also call the given lower versions. `lower` is sorted from high to
         low.
         """
         if self.version is None:
@@ -135,8 +136,8 @@ class RegisteredTool(NamedTuple):
         versions = [tool.version for tool in (self, *lower) if tool.version is not None]
         update: dict[str, Any] = {"meta": options.listed_meta(self.spec, versions)}
         if any(tool.listing.output_schema != self.listing.output_schema for tool in lower):
-            # Clients validate results from every version against the one listed schema, so list no schema if versions
-            # differ.
+            # Clients validate the results of every version against the one listed schema, so list no schema if the
+            # versions' schemas differ.
             update["output_schema"] = None
         return self.listing.model_copy(update=update)
 
@@ -149,7 +150,7 @@ def register(
     Args:
         target: The function; or an SDK tool object, whose metadata and schemas are kept.
         spec: Options that override the options attached by `@tool`.
-        defaults: Server options that apply to all its tools.
+        defaults: Server options that apply to all tools on the server.
         since: Serial number of the registration. Visibility rules use it.
 
     Raises:
@@ -316,7 +317,7 @@ def _callable_part(target: Any) -> Callable[..., Any]:
 
 
 def _require_bound(fn: Callable[..., Any], *, tool: str) -> None:
-    """Reject a method that is not bound to an instance, and parameters that no schema can describe."""
+    """Reject a method that is not bound to an instance, and a function with parameters that no schema can describe."""
     parameters = list(inspect.signature(fn).parameters.values())
     place, _, _ = getattr(fn, "__qualname__", "").rpartition(".")
     in_class = bool(place) and not place.endswith("<locals>") and not inspect.ismethod(fn)
@@ -361,7 +362,8 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
             )
         if name in ("ctx", "context") and annotation is parameter.empty:
             logger.warning(
-                "tool %r lets clients send %r, which has no annotation; write %s: Context (from roundtrip) to ask",
+                "tool %r lets clients send %r, because it has no annotation; to ask questions, write %s: Context (from "
+                "roundtrip)",
                 tool,
                 name,
                 name,
@@ -390,8 +392,8 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
 def describe(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
     """Return a docstring's description, and the descriptions of the callable's parameters.
 
-    Google, NumPy and Sphinx styles are tried, and the style that describes most parameters wins. The description is the
-    text above the parameters; sections about results, errors and examples are left out.
+    Google, NumPy and Sphinx styles are tried, and the style that finds the most parameter descriptions wins. The
+    returned description is the text above the parameters; sections about results, errors and examples are left out.
     """
     text = inspect.cleandoc(_docstring(fn))
     if not _SECTION_START.search(text):
@@ -402,14 +404,15 @@ def describe(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
 def _docstring(fn: Any) -> str:
     """Return the docstring that the author wrote for a callable.
 
-    For a partial, this is its function's docstring. For an object, it is the docstring of its `__call__` or of its
-    class.
+    For a partial, use the docstring of the wrapped function. For a callable object, use the docstring of its `__call__`
+    method or of its class.
     """
     if inspect.isclass(fn):
         return _class_docstring(fn)
     if inspect.isroutine(fn):
         return _text(fn.__doc__)
-    # A docstring set on this object itself, as functools.update_wrapper does. A class docstring is read below.
+    # The object itself has a docstring, for example from `functools.update_wrapper`. Its class's docstring is read
+    # below.
     if own := _text(getattr(fn, "__dict__", {}).get("__doc__")):
         return own
     if isinstance(fn, functools.partial):

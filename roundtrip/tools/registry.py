@@ -112,7 +112,7 @@ class ToolRegistry:
         """Return a tool's visible versions, sorted from high to low. With `version`, return only that version.
 
         Raises:
-            UnknownTool: The tool does not exist, or is hidden. The message does not distinguish the two.
+            UnknownTool: The tool does not exist, or is hidden. The message does not say which.
         """
         found = self.seen.versions.get(name, ())
         if (key := version_key(version)) is not None:
@@ -169,8 +169,8 @@ class ToolRegistry:
         return any(self.sees(one) for one in (tool, replaced) if one is not None)
 
     def remove(self, name: str, version: str | None = None) -> bool:
-        """Remove one version of a tool or, without `version`, all. Return True if this changes the tools that clients
-        see.
+        """Remove one version of a tool, or all versions if `version` is None. Return True if this changes the tools
+        that clients see.
 
         Raises:
             UnknownTool: No tool, visible or hidden, has this name and version.
@@ -189,7 +189,8 @@ class ToolRegistry:
         return any(self.sees(tool) for other, tool in versions.items() if other not in remaining)
 
     def allow(self, names: Iterable[str] | None) -> None:
-        """Show only the named tools, even if others are enabled; None lifts the limit. Call `refresh` afterwards.
+        """Show only the named tools, even if other tools are enabled; None removes this limit. Call `refresh`
+        afterwards.
 
         Raises:
             TypeError: The names are a single string, or not an iterable of strings.
@@ -205,7 +206,9 @@ class ToolRegistry:
             self._allowed, self._allowed_is_checked = allowed, allowed is None
 
     def check_allowed(self) -> None:
-        """Log names passed to `allow` that no tool has. Runs at the first listing, when all tools are registered."""
+        """Log the names that were passed to `allow` but do not match a tool. Called at the first listing, when all
+        tools are registered.
+        """
         if self._allowed_is_checked:
             return
         with self._lock:

@@ -155,7 +155,9 @@ def _add_output_model(metadata: FuncMetadata, read: Any, *, tool: str) -> FuncMe
 
 
 def _published_schema(metadata: FuncMetadata) -> dict[str, Any]:
-    """Return the schema of values as they are sent: computed fields and serializers can change it."""
+    """Return the schema of values in the form in which they are sent. Computed fields and serializers can change that
+    form.
+    """
     schema = metadata.output_schema or {}
     try:
         sent = output_adapter(metadata).json_schema(mode="serialization", schema_generator=StrictJsonSchema)
@@ -177,12 +179,12 @@ def _with_root(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -> Converter:
-    """Return a converter that sends a value as content, and adds the structured content from `structure`.
+    """Return a converter that turns a value into content and adds the structured content that `structure` returns.
 
     Args:
         structure: Function that returns the structured content, or None for no structured content. It raises
             `SchemaMismatch` or `ValidationError` for a value that the output schema does not permit.
-        check: Check for structured content that the tool's function put into a result object itself.
+        check: Validates structured content that the tool's function put into a result object itself.
     """
 
     def convert(value: Any) -> CallToolResult | InputRequiredResult:
@@ -199,7 +201,8 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
             blocks = content.as_blocks(value)
             structured = structure(value)
         except (schema_checks.SchemaMismatch, ValidationError) as error:
-            # A result can hold a user's answers, and both message and traceback are logged: leave the values out.
+            # Leave the values out: a result can contain a user's answers, and both the message and the traceback are
+            # logged.
             problem = error.summary if isinstance(error, schema_checks.SchemaMismatch) else forms.explain(error)
             raise NotSendable(
                 f"a result does not match the tool's output schema: {problem}; correct the result or the schema"
@@ -214,7 +217,8 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
 def _convert_result_object(value: CallToolResult | content.ToolResult, check: Check | None) -> CallToolResult:
     result = value.to_call_tool_result() if isinstance(value, content.ToolResult) else value
     content.require_sendable_model(result)
-    # Check both separately: inside a model, pydantic writes NaN and infinity as null.
+    # Check the structured content and the metadata separately: inside a model, pydantic writes NaN and infinity as
+    # null.
     structured, _ = content.as_json(result.structured_content), content.as_json(result.meta)
     if check is not None and not result.is_error:
         check(structured)
@@ -268,7 +272,7 @@ def _with_blocks(value: Any) -> Any:
 
 
 def _typed_structure(metadata: FuncMetadata, check: Check) -> Callable[[Any], Any]:
-    """Return a function that validates and serializes a value by its annotation, in the same way that the SDK does."""
+    """Return a function that validates and serializes a value by its annotation, in the same way as the SDK."""
     adapter = output_adapter(metadata)
     wraps = metadata.wrap_output
     model = unannotated(metadata.output_model)
@@ -320,7 +324,8 @@ def _scalar_converter(kind: type[Any], fallback: Converter) -> Converter:
 
 
 def mark_wrapped(convert: Converter) -> Converter:
-    """Return a converter that marks results, in FastMCP's metadata, as wrapping the returned value.
+    """Return a converter that adds FastMCP's mark to each result: the mark says that the result wraps the returned
+    value.
 
     Clients know the output schema of only one version of a tool, so each result must carry the mark.
     """
@@ -341,7 +346,8 @@ def mark_wrapped(convert: Converter) -> Converter:
 
 
 def returned_type(annotation: Any) -> Any:
-    """Return the type that the SDK's `func_metadata` should read for a return annotation; `NOTHING` for no schema.
+    """Return the type that the SDK's `func_metadata` should read for a return annotation; `NOTHING` if it gets no
+    schema.
 
     `Any`, `object`, `None` and content types get no schema. A bare `dict`, `list`, `tuple` or `set` may hold anything.
     An iterator is read as a list, because its items are sent as a list.
@@ -388,7 +394,9 @@ def _read_union(annotation: Any) -> Any:
 
 
 def _aliased(annotation: Any) -> Any:
-    """Return the type behind an alias; None for other types, and for an alias whose names are missing at runtime."""
+    """Return the type that an alias stands for. Return None for other types, and for an alias that uses names that do
+    not exist at runtime.
+    """
     try:
         return getattr(annotation, "__value__", None) if get_origin(annotation) is None else None
     except NameError:
@@ -402,7 +410,7 @@ def _is_known(read: Any) -> bool:
     except PydanticSchemaGenerationError:
         return False
     except (PydanticUserError, NameError):
-        # Pydantic knows the type, but its definition has a mistake. The SDK reports it.
+        # Pydantic knows the type, but its definition has a mistake. The SDK reports the mistake.
         return True
     return True
 

@@ -22,7 +22,8 @@ _MAX_ERRORS = 10
 
 _DATE = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?([Zz]|[+-][0-9]{2}:?[0-9]{2})?"
-# A regular expression per JSON schema format. A time without a zone matches, because pydantic accepts and writes it.
+# A regular expression per JSON schema format. A time without a zone matches, because pydantic reads and writes such
+# times.
 _FORMATS = {
     "date": _DATE,
     "date-time": f"{_DATE}[Tt ]{_TIME}",
@@ -124,7 +125,7 @@ def checker(schema: Mapping[str, Any]) -> Check:
 
 
 def _compile_check(schema: dict[str, Any], formats: "FormatChecker | None" = None) -> Check:
-    """Return a check that validates values against a schema that no other code changes; see `checker`."""
+    """Return a check that validates values against a schema, which no other code may change; see `checker`."""
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.validators import extend, validator_for  # pyright: ignore[reportUnknownVariableType]
     from referencing import Registry
@@ -179,9 +180,9 @@ class _LimitedValidator:
 
 
 def _missing_reference(schema: dict[str, Any]) -> str | None:
-    """Return a reference that has no target, or None.
+    """Return a reference that has no target; None if every reference has one.
 
-    A schema with parts that declare their own addresses is not searched.
+    If parts of the schema declare their own addresses, the schema is not searched.
     """
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable

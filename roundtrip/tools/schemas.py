@@ -20,7 +20,7 @@ _KEYWORDS: Final = {
     "uniqueItems",
 }
 _KIND_OF: Final = {word: kind for kind, words in _KEYWORDS.items() for word in words.split()}
-# Keywords that restrict values. All other keywords only describe, even beside a `$ref`.
+# Keywords that restrict values. All other keywords are only descriptions, even beside a `$ref`.
 _CONSTRAINTS: Final = _KIND_OF.keys() - {"$defs", "definitions", "contentSchema"}
 # Keywords that name a location in the schema. Inlining would duplicate the name.
 _LOCATION_KEYWORDS: Final = frozenset(
@@ -148,7 +148,8 @@ def _merged(definition: Any, siblings: dict[str, Any]) -> Any:
         return definition
     if isinstance(definition, dict) and not _CONSTRAINTS & siblings.keys():
         return {**cast("dict[str, Any]", definition), **siblings}
-    # A constraint beside a reference applies in addition to the definition, so it must not overwrite part of it.
+    # A constraint beside a reference applies in addition to the definition, so it must not overwrite any part of the
+    # definition.
     merged: dict[str, Any] = {**siblings, "allOf": [*siblings.get("allOf", []), definition]}
     if isinstance(definition, dict) and "type" not in merged and "type" in definition:
         merged["type"] = copy.deepcopy(cast("dict[str, Any]", definition)["type"])

@@ -180,7 +180,9 @@ def test_options_above_the_decorator_that_registers_are_an_error(kind: str, is_p
     if kind != "roundtrip":
         (install_in_fastmcp if kind == "fastmcp" else install)(server)
     server.add_tool(fn) if kind == "mcpserver" else server.tool(fn)
-    with pytest.raises(roundtrip.InvalidSignature, match="put it below the decorator that registers the function"):
+    with pytest.raises(
+        roundtrip.InvalidSignature, match=r"put @roundtrip\.tool below the decorator that registers the function"
+    ):
         roundtrip.tool(confirm="Sure?")(fn)
 
 

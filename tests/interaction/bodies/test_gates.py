@@ -193,7 +193,7 @@ async def _mistake_of(template: str) -> str:
 
 async def test_unfillable_confirmation_template_is_rejected_at_registration() -> None:
     reasons = {
-        "Delete {file}?": "mentions 'file', which is not an argument of the tool (it has: path)",
+        "Delete {file}?": "mentions 'file', which is not an argument of the tool (its arguments: path)",
         "Delete {path.name}?": "mentions 'path.name'",
         "Delete {}?": "mentions ''",
         "Delete {ctx}?": "mentions 'ctx'",

@@ -205,7 +205,7 @@ async def test_an_answer_that_is_counted_cannot_be_reviewed() -> None:
         return "done"
 
     call = await User(server, {"code": {"code": "1234"}}).call("review")
-    assert "it has guesses=, but changes in a review do not count" in (call.failure or "")
+    assert "it has guesses=, and a review does not count guesses" in (call.failure or "")
 
 
 async def test_possibly_replicated_server_is_advised_to_share_a_ledger(caplog: pytest.LogCaptureFixture) -> None:

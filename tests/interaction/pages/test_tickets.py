@@ -126,7 +126,7 @@ async def test_ticket_ends_with_its_call_despite_resumption(clock: Clock) -> Non
 # Access tokens that name a client and no user, as most verifiers of the SDK's examples make them.
 
 
-WARNING = "users with the same client id cannot be distinguished"
+WARNING = "the server cannot distinguish users with the same client id"
 
 
 class Clients:

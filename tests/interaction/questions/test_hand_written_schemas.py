@@ -141,7 +141,7 @@ def returning() -> Server[Any]:
 
 async def test_result_violating_its_own_schema_is_a_tool_failure(era: Era) -> None:
     # The client would raise, and the model never hear of it.
-    assert "JSON has no number inf" in (await User(returning(), era=era).call("numbers")).text
+    assert "JSON cannot represent inf" in (await User(returning(), era=era).call("numbers")).text
     assert (await User(returning(), era=era).call("shouted")).text.endswith("; correct the result or the schema")
 
 

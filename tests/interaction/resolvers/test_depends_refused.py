@@ -94,9 +94,9 @@ def test_impossible_plan_is_rejected_at_registration() -> None:
 
 
 def test_non_function_is_rejected_where_written() -> None:
-    with pytest.raises(TypeError, match="Depends\\('ada'\\) takes functions"):
+    with pytest.raises(TypeError, match="Depends\\('ada'\\) must be given functions"):
         Depends(cast("Any", "ada"))
-    with pytest.raises(TypeError, match="Depends\\(7\\) takes functions"):
+    with pytest.raises(TypeError, match="Depends\\(7\\) must be given functions"):
         Depends(current_account, cast("Any", 7))
-    with pytest.raises(TypeError, match=r"Depends\(Depends\('current_account'\)\) takes functions"):
+    with pytest.raises(TypeError, match=r"Depends\(Depends\('current_account'\)\) must be given functions"):
         Depends(Depends(current_account))

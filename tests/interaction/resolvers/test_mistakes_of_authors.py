@@ -89,7 +89,7 @@ def test_resolver_without_resolve_is_rejected() -> None:
         with pytest.raises(InvalidSignature) as refused:
             Server("cinema").add_tool(book)
         assert str(refused.value) == (
-            f"tool 'book': parameter 'seat' of 'book' is declared Annotated[T, {name}], and so nothing fills it; "
+            f"tool 'book': parameter 'seat' of 'book' is declared Annotated[T, {name}], which does not fill it; "
             f"write seat: Annotated[T, Resolve({name})]"
         )
 
@@ -376,7 +376,7 @@ BODIES: list[tuple[Callable[..., Any], str]] = [
     ),
     (
         returns_its_question,
-        "a result has no JSON form: Elicit is a question, which is not asked if a body returns it; write `await "
+        "a result has no JSON form: Elicit is a question, and returning a question does not ask it; write `await "
         "ctx.ask(name, question)`, or return it from a resolver",
     ),
     (

@@ -176,7 +176,7 @@ MEANINGLESS: list[tuple[dict[str, Any], str]] = [
     ({"version": 1.1}, "must be text, such as '1.10'"),
     ({"timeout": True}, "positive, finite number"),
     ({"timeout": "3"}, "tool 'margin': timeout= must be a positive, finite number of seconds, got '3'"),
-    ({"ttl": 0}, "tool 'margin': ttl= and max_age= must be finite seconds, more than 0"),
+    ({"ttl": 0}, "tool 'margin': ttl= and max_age= must be finite numbers of seconds with 0 < ttl <= max_age"),
     ({"recover": 60.0}, "tools have no option 'recover' anymore; docs/upgrading.md says what to use instead"),
     ({"confirm": " "}, "tool 'margin': confirm=' ' must be a question"),
 ]

@@ -24,7 +24,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "one key twice": ({"keys": [KEY, KEY]}, ValueError, "repeats"),
     "a key that is no list": ({"keys": KEY}, TypeError, "list of keys"),
     "a number for a key": ({"keys": [32]}, TypeError, "bytes or str"),
-    "a leg longer than its call": ({"ttl": 100, "max_age": 50}, ValueError, "ttl no more than max_age"),
+    "a leg longer than its call": ({"ttl": 100, "max_age": 50}, ValueError, "with 0 < ttl <= max_age"),
     "no time at all": ({"ttl": 0}, ValueError, "ttl"),
     "seal_keys without a policy": ({"seal_keys": [KEY]}, ValueError, "request_state_security="),
     "a truth for a principal": ({"principal": True}, TypeError, "principal= must be a function .*, or False, got True"),

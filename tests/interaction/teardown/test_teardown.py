@@ -102,8 +102,8 @@ async def test_a_dependency_that_is_held_open_cannot_ask(asks: Callable[[], Any]
         raise AssertionError("the body must not run")
 
     assert await play(server_of(order), Era.RETRY) == (
-        f"Error executing tool order: context manager {asks.__name__!r} must not ask a question; ask in a function "
-        "that it takes"
+        f"Error executing tool order: context manager {asks.__name__!r} must not ask a question; ask in one of its "
+        "dependencies"
     )
     assert LOG == ["open asks", "asks: InvalidSignature"]
 

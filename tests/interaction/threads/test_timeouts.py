@@ -93,7 +93,7 @@ async def test_slow_plain_tool_is_answered_while_its_thread_continues(
         held.release.set()
     assert held.ended == 1
     (record,) = [record for record in caplog.records if record.name == "roundtrip"]
-    told = f"tool 'fetch' timed out after {LIMIT:g}s; still running in a thread, which stays occupied: 1"
+    told = f"tool 'fetch' timed out after {LIMIT:g}s; number of threads that its functions still occupy: 1"
     assert record.getMessage().startswith(told)
 
 

@@ -64,8 +64,8 @@ def test_invalid_timeout_is_rejected_with_its_argument_name() -> None:
         ({"ttl": True}, "ttl= must be a number of seconds, got True"),
         ({"ttl": 0}, "ttl=0 and max_age=3600.0"),
         ({"ttl": math.nan}, "ttl=nan and max_age=3600.0"),
-        ({"ttl": 10, "max_age": 5}, "ttl no more than max_age"),
-        ({"max_age": math.inf}, "finite seconds"),
+        ({"ttl": 10, "max_age": 5}, "with 0 < ttl <= max_age"),
+        ({"max_age": math.inf}, "finite numbers of seconds"),
     ]
     for options, told in wrong:
         with pytest.raises(ValueError, match=re.escape(told)):

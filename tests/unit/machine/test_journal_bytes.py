@@ -244,7 +244,7 @@ def test_a_journal_over_its_limit_is_neither_written_nor_read() -> None:
 
 
 def test_sealed_part_is_neither_written_nor_skipped_without_a_key() -> None:
-    with pytest.raises(ValueError, match="no key to seal with"):
+    with pytest.raises(ValueError, match="no key to seal them with"):
         pack(SECRET)
     with pytest.raises(ValueError, match="no key to open it with"):
         unpack(pack(SECRET, seal))

@@ -273,7 +273,7 @@ def nested(levels: int) -> list[Any]:
 UNSENDABLE: list[tuple[str, Callable[[], dict[str, Any]]]] = [
     (r"not UTF-8 text; .*base64", lambda: {"structured_content": {"a": NOT_TEXT}}),
     (r"use the result of its to_image_content\(\) instead", lambda: {"content": {"image": Image(data=b"")}}),
-    (r"JSON has no number -inf", lambda: {"structured_content": {"a": [-float("inf")]}}),
+    (r"JSON cannot represent -inf", lambda: {"structured_content": {"a": [-float("inf")]}}),
     (r"more than 4300 digits", lambda: {"structured_content": {"a": 10**4300}}),
     (r"levels deep", lambda: {"content": "x", "structured_content": {"a": nested(200)}}),
     (r"not valid Unicode", lambda: {"content": ["fine", LONE]}),

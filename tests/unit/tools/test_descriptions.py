@@ -266,7 +266,7 @@ def test_every_kind_of_callable_has_its_own_docstring() -> None:
 def test_misspelled_hint_is_named_with_its_spelling() -> None:
     def look() -> None: ...
 
-    with pytest.raises(InvalidSignature, match="no 'readonlyHint'; did you mean 'readOnlyHint'"):
+    with pytest.raises(InvalidSignature, match="no field 'readonlyHint'; did you mean 'readOnlyHint'"):
         Server("shop").add_tool(look, annotations={"readonlyHint": True})
 
 

@@ -495,8 +495,8 @@ def test_a_value_against_its_annotation_fails_the_call() -> None:
 
 
 UNSENDABLE: dict[str, Any] = {
-    "JSON has no number nan": float("nan"),
-    "JSON has no number inf": float("inf"),
+    "JSON cannot represent nan": float("nan"),
+    "JSON cannot represent inf": float("inf"),
     "not valid Unicode": "\ud800",
     "more than 4300 digits": 10**4300,
 }
