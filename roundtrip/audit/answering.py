@@ -1,4 +1,6 @@
-"""Attacks with missing, unasked, early, malformed, invalid and oversized answers, and with undeclared capabilities."""
+"""Attacks with answers that are missing, unasked, early, malformed, invalid or oversized, and with undeclared
+capabilities.
+"""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,11 +34,11 @@ _MALFORMED_ANSWERS: Final[tuple[tuple[str, Any], ...]] = (
 
 
 class _DifferentQuestions(Exception):
-    """Equal calls got different questions, so an attack cannot reach the same leg as the honest call."""
+    """Two equal calls got different questions, so an attack cannot reach the same leg as the honest call."""
 
 
 class AnswerAttacks:
-    """Attacks on the answers in one tool's calls.
+    """The attacks that change the answers in one tool's calls.
 
     Args:
         session: The session.
@@ -51,7 +53,7 @@ class AnswerAttacks:
         self._honest = honest
 
     async def run(self) -> None:
-        """Attack each round's answers."""
+        """Attack the answers in each round."""
         attacks = (self._missing, self._unknown, self._early, self._malformed, self._invalid, self._oversized)
         for number in self._honest.asked:
             index = number + 1
@@ -66,10 +68,10 @@ class AnswerAttacks:
                 await self._incapable()
 
     async def _leg(self, index: int) -> WireLeg:
-        """Play a new call up to a leg, and return the leg.
+        """Play a new call up to a leg, and return that leg before it is sent.
 
         Raises:
-            _DifferentQuestions: The call gets other questions than the honest call.
+            _DifferentQuestions: The new call gets other questions than the honest call.
         """
         leg = await self._session.unsent_leg(self._tool, self._honest, index)
         if leg is None:
@@ -114,7 +116,7 @@ class AnswerAttacks:
         self._notes.require(ignored, "S8.unknown", text)
 
     async def _early(self, index: int) -> None:
-        """Send later rounds' answers too early: in place of the expected answers, and together with them."""
+        """Send later rounds' answers too early: first instead of the expected answers, and then together with them."""
         asked = self._honest.responses[index - 1].questions
         later = {key: answer for key, answer in self._honest.answers(index + 1).items() if key not in asked}
         if not later or not self._honest.responses[index].questions:
@@ -169,8 +171,8 @@ class AnswerAttacks:
             await self._require_control("S9.content", leg, index)
 
     async def _require_control(self, clause: str, leg: WireLeg, index: int) -> None:
-        """Send the honest leg after the bad legs. If the server also rejects the honest leg, the bad legs prove
-        nothing.
+        """Send the honest leg after the bad legs. If the server also rejects the honest leg, its reactions to the bad
+        legs prove nothing.
         """
         control = await self._session.call(leg)
         if not reaction_to(control, self._honest, index).continued and control.ending is not self._honest.last.ending:
@@ -190,25 +192,27 @@ class AnswerAttacks:
             response = await self._session.call(changed)
             size = f"{self._session.limits.body_bytes // 2**20} MiB"
             text = f"{description} of {size} was answered with {response.summary}"
-            # A server may reject a body by closing the connection before it has read the body.
+            # A server may reject a body by closing the connection before it has read the whole body.
             answered = response.ending is not Ending.CRASHED or response.is_cut
             self._notes.require(answered and await self._session.is_alive(), "A3", text)
 
     async def _stateless(self) -> None:
-        """Send all answers in a call's first request, without a state."""
+        """Send all answers in a call's first request, without a request state."""
         answers = self._honest.answers()
         if not self._honest.states or not answers:
             return
         leg = WireLeg(self._tool.name, self._tool.arguments, answers, ABSENT)
         response = await self._session.call(leg)
         if response.ending is Ending.DONE:
-            text = "the server accepted answers without a state, so it did not check what the state binds"
+            text = "the server accepted answers without a state, so it did not check which call they belong to"
             self._notes.fact("S8.stateless", text)
         else:
             self._notes.passed("S8.stateless")
 
     async def _incapable(self) -> None:
-        """Call the tool as a client without capabilities, and as clients with only one capability each."""
+        """Call the tool as a client without any capabilities. Then call it as clients that have only one capability
+        each.
+        """
         if not any(self._honest.responses[number].questions for number in self._honest.asked):
             return
         call = await self._session.play(self._tool, until=0, capabilities=NONE)
@@ -221,16 +225,16 @@ class AnswerAttacks:
         elif call.last.ending is Ending.DONE:
             self._notes.passed("S6.error")
         else:
-            self._notes.untried("S6.error", "the server asks clients for things that they did not declare")
+            self._notes.untried("S6.error", "the server asks questions that need undeclared capabilities")
         for kind in FULL:
             await self._session.play(self._tool, until=0, capabilities={kind: {}})
         leg = await self._leg(self._honest.asked[0] + 1)
         if len(self._honest.asked) > 1:
-            # Declare no capabilities on this leg. The capabilities of an earlier request must not count.
+            # Declare no capabilities on this leg, because the capabilities of an earlier request must not count.
             await self._session.call(leg, capabilities=NONE)
 
     async def _serves_after_abandoned_calls(self) -> bool:
-        """Play a whole call after all abandoned calls. Return True if the call ends as the honest call did."""
+        """Play a whole call after all the abandoned calls. Return True if this call ends as the honest call did."""
         if not self._honest.asked:
             return True
         call = await self._session.play(self._tool)

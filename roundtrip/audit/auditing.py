@@ -1,4 +1,4 @@
-"""Audit of one server: list its tools, play honest calls to the named tools, and attack them."""
+"""Audit of one server: list its tools, play honest calls to the named tools, and then attack these tools."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,22 +23,22 @@ class AuditFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """Audit settings: the server, its tools, and the promises that the user made for them."""
+    """Audit settings: the server, its tools, and what the user promised for these tools."""
 
     target: str
     """The server's name in the report."""
     tools: tuple[AuditedTool, ...]
-    """The tools to call. The audit calls no other tools."""
+    """The tools to call. The audit does not call any other tools."""
     answers: AnswerFile = NO_ANSWERS
     limits: AuditLimits = field(default_factory=AuditLimits)
     has_other: bool = False
     """True if the connection can send another user's headers."""
     stale: float | None = None
-    """Seconds after which the server must reject a state. None to skip this test and its wait."""
+    """Seconds after which the server must reject a state. If None, this test and its waiting time are skipped."""
     once: frozenset[str] = frozenset()
     """The tools that promise to act only once."""
     secrets: tuple[str, ...] = ()
-    """Texts that must not be readable in a state."""
+    """Texts that must not be readable in a request state."""
 
 
 async def audit(plan: AuditPlan, wire: AuditWire) -> AuditReport:
@@ -110,7 +110,7 @@ async def _attack(session: AuditSession, plan: AuditPlan) -> None:
     attacks = {tool.name: StateAttacks(session, tool, calls) for tool in plan.tools}
     for tool in plan.tools:
         if plan.stale is None:
-            session.notes[tool.name].untried("S5.expiry", "it needs --stale SECONDS, the time until states expire")
+            session.notes[tool.name].untried("S5.expiry", "add --stale SECONDS, the time until states expire")
         else:
             await attacks[tool.name].keep_stale()
         _require_end(session, tool, calls[tool.name])
@@ -124,7 +124,7 @@ async def _attack(session: AuditSession, plan: AuditPlan) -> None:
 
 
 def _require_end(session: AuditSession, tool: AuditedTool, call: AuditedCall) -> None:
-    """If an honest call failed, record why attacks on the tool would prove nothing."""
+    """If an honest call failed, record why attacks on its tool would prove nothing."""
     reason = call.trouble
     if reason is None and call.last.ending in (Ending.REJECTED, Ending.CRASHED, Ending.FAILED):
         reason = f"an honest call was answered with {call.last.summary}"

@@ -1,8 +1,8 @@
 """Audit clauses: their IDs, levels and sources.
 
-S, F, R and T clauses come from the specification. `specs/protocol.md` lists the S and F clauses; an ID with a dot and a
-name stands for a part of a clause. A clauses are roundtrip's advice, and not in the specification. P clauses are
-promises that the user makes on the command line.
+S, F, R and T clauses come from the specification. `specs/protocol.md` lists the S and F clauses. An ID that consists of
+a clause, a dot and a name stands for a part of this clause. A clauses are roundtrip's advice, and are not in the
+specification. P clauses are promises that the user makes on the command line.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _USER: Final = "the command line"
 
 
 class ClauseLevel(Enum):
-    """Clause level from RFC 2119, with advice as an additional, lowest level."""
+    """Clause level from RFC 2119. The additional, lowest level is for advice."""
 
     MUST = "MUST"
     SHOULD = "SHOULD"
@@ -28,7 +28,7 @@ class ClauseLevel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AuditClause:
-    """One clause, or part of a clause."""
+    """A clause, or a part of one."""
 
     id: str
     level: ClauseLevel
@@ -36,7 +36,7 @@ class AuditClause:
     source: str
     """The page in the 2026-07-28 specification that states the clause, or another source."""
     untried: str = "no call reached this point"
-    """The reason to report if no attempt tried the clause."""
+    """The reason that is reported if the clause was never tried."""
 
 
 _MUST, _SHOULD, _MAY, _ADVICE = ClauseLevel
@@ -47,9 +47,9 @@ _NO_TASK: Final = "no call became a task"
 
 _ALL: Final = (
     AuditClause("R1", _MUST, "Every result has a `resultType`.", _BASE),
-    AuditClause("R2", _MUST, "Every response is JSON-RPC 2.0, with its request's id.", _BASE),
+    AuditClause("R2", _MUST, "Every response is JSON-RPC 2.0 and has its request's id.", _BASE),
     AuditClause("S1", _MUST, "Only tools, prompts and resources ask for input.", _MRTR),
-    AuditClause("S1.returned", _MUST, "Questions are returned, not sent as requests over the connection.", _MRTR),
+    AuditClause("S1.returned", _MUST, "Questions are returned, and not sent as requests over the connection.", _MRTR),
     AuditClause(
         "S2.type", _MUST, 'A result with questions or a state has the type `"input_required"`.', _MRTR, _NO_QUESTION
     ),
@@ -70,7 +70,7 @@ _ALL: Final = (
     ),
     AuditClause("S4.tampered", _MUST, "A state with a changed character is rejected.", _MRTR, _NO_STATE),
     AuditClause("S4.truncated", _MUST, "A shortened state is rejected.", _MRTR, _NO_STATE),
-    AuditClause("S4.forged", _MUST, "A state in JSON whose values were rewritten is rejected.", _MRTR, _NO_STATE),
+    AuditClause("S4.forged", _MUST, "A JSON state with rewritten values is rejected.", _MRTR, _NO_STATE),
     AuditClause("S4.invented", _MUST, "A state that the server never sent is rejected.", _MRTR, _NO_STATE),
     AuditClause("S5.principal", _SHOULD, "A user's state is rejected if another user sends it.", _MRTR, _NO_STATE),
     AuditClause("S5.expiry", _SHOULD, "A state is rejected after a short time.", _MRTR, _NO_STATE),
@@ -78,22 +78,22 @@ _ALL: Final = (
     AuditClause("S5.arguments", _SHOULD, "A state is rejected if it is sent with other arguments.", _MRTR, _NO_STATE),
     AuditClause("S5.replay", _MAY, "A state may be used again.", _MRTR, _NO_STATE),
     AuditClause(
-        "S5.once", _MUST, "A tool that acts once answers a repeated request without acting again.", _MRTR, _NO_STATE
+        "S5.once", _MUST, "If a request is repeated, a tool that acts only once does not act again.", _MRTR, _NO_STATE
     ),
-    AuditClause("S6.declared", _MUST, "Clients are asked only what they declared for this request.", _MRTR),
+    AuditClause("S6.declared", _MUST, "Questions need only capabilities that the request declared.", _MRTR),
     AuditClause("S6.error", _MUST, "The error `-32021` names a missing capability.", _BASE, _NO_QUESTION),
-    AuditClause("S7.missing", _SHOULD, "A missing answer is asked for again.", _MRTR, _NO_QUESTION),
+    AuditClause("S7.missing", _SHOULD, "If an answer is missing, its question is asked again.", _MRTR, _NO_QUESTION),
     AuditClause("S7.goes-on", _SHOULD, "A call continues when its missing answer arrives.", _MRTR, _NO_QUESTION),
     AuditClause("S8.unknown", _SHOULD, "An answer to an unknown question is ignored.", _MRTR, _NO_QUESTION),
     AuditClause("S8.early", _SHOULD, "Answers to another round's questions are ignored.", _MRTR, "no call asked twice"),
-    AuditClause("S8.stateless", _MAY, "Answers without the state of their questions may be ignored.", _MRTR, _NO_STATE),
+    AuditClause("S8.stateless", _MAY, "Answers without their questions' state may be ignored.", _MRTR, _NO_STATE),
     AuditClause("S9.malformed", _SHOULD, "Malformed answers get a JSON-RPC error.", _MRTR, _NO_QUESTION),
     AuditClause("S9.content", _SHOULD, "Answers that do not fit their form are not accepted.", _ELICITATION, _NO_FORM),
     AuditClause("S9.alive", _SHOULD, "The server keeps running.", _MRTR),
-    AuditClause("S10", _MUST, "The server does not rely on clients to come back.", _MRTR, _NO_QUESTION),
+    AuditClause("S10", _MUST, "The server works even if clients abandon their calls.", _MRTR, _NO_QUESTION),
     AuditClause("S11", _MUST, "Forms do not ask for secrets.", _ELICITATION, _NO_FORM),
     AuditClause(
-        "S12", _MUST, "A page checks that its visitor is the user who was asked.", _ELICITATION, "no call asked by page"
+        "S12", _MUST, "A page checks that its visitor is the user who was asked.", _ELICITATION, "no call used a page"
     ),
     AuditClause(
         "F1", _MUST, "A form is a flat object of strings, numbers, booleans and enums.", _ELICITATION, _NO_FORM
@@ -107,7 +107,7 @@ _ALL: Final = (
     AuditClause("T2", _MUST, "A call becomes a task only for clients that declared tasks.", _TASKS, _NO_TASK),
     AuditClause("T3", _MUST, "An unknown task gets the error `-32602`.", _TASKS, _NO_TASK),
     AuditClause("T4", _SHOULD, "A user's task is unknown to another user.", _TASKS, _NO_TASK),
-    AuditClause("P1", _MUST, "--secret texts cannot be read in a state.", _USER, "--secret was not given"),
+    AuditClause("P1", _MUST, "Texts passed with --secret cannot be read in a state.", _USER, "--secret was not given"),
     AuditClause("A1", _ADVICE, "All bad states get the same response.", _OURS, _NO_STATE),
     AuditClause("A2", _ADVICE, "Errors show no traceback, path or exception.", _OURS, "no request got an error"),
     AuditClause("A3", _ADVICE, "Oversized requests are answered in time.", _OURS),

@@ -1,4 +1,4 @@
-"""Audit observations, and the verdict on each clause."""
+"""An audit's observations, and the verdict on each clause."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,19 +21,19 @@ class ClauseVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClauseFinding:
-    """Verdict on a clause, for one tool or for the server."""
+    """Verdict on a clause, either for one tool or for the whole server."""
 
     clause: AuditClause
     tool: str | None
     """The tool; None for the whole server."""
     verdict: ClauseVerdict
     attempts: int
-    """The number of attempts at the clause."""
+    """How many times the clause was tried."""
     texts: tuple[str, ...]
     """The evidence, the observed behavior, or the reason that the clause could not be tried."""
 
     def counts(self, level: ClauseLevel) -> bool:
-        """Return True if the clause failed, at this level or a stricter one."""
+        """Return True if the clause failed and its level is the given level or a stricter one."""
         levels = list(ClauseLevel)
         return self.verdict is ClauseVerdict.FAILED and levels.index(self.clause.level) <= levels.index(level)
 
@@ -51,39 +51,39 @@ class ToolNotes:
     """Observations about one tool, or about the whole server."""
 
     tried: dict[str, _Attempts] = field(default_factory=dict[str, _Attempts])
-    """The attempts, by clause ID."""
+    """The attempts to break each clause, by clause ID."""
     limit: str = ""
-    """The first reason that the remaining clauses could not be tried."""
+    """Why the remaining clauses could not be tried. Only the first reason is kept."""
 
     def passed(self, clause: str) -> None:
-        """Record an attempt that found no fault."""
+        """Record an attempt in which the server kept the clause."""
         self._of(clause).attempts += 1
 
     def failed(self, clause: str, text: str) -> None:
-        """Record an attempt that broke the clause."""
+        """Record an attempt in which the server broke the clause."""
         tried = self._of(clause)
         tried.attempts += 1
         _add(tried.failures, text)
 
     def fact(self, clause: str, text: str) -> None:
-        """Record how the server behaves where the clause leaves the choice to it."""
+        """Record how the server behaves where the clause allows several behaviors."""
         tried = self._of(clause)
         tried.attempts += 1
         _add(tried.facts, text)
 
     def untried(self, clause: str, reason: str) -> None:
-        """Record why the clause could not be tried. If an attempt succeeds, it counts and the reason does not."""
+        """Record why the clause could not be tried. If it was tried in another way, this reason is not reported."""
         _add(self._of(clause).reasons, reason)
 
     def require(self, holds: bool, clause: str, text: str) -> None:
-        """Record an attempt. The attempt fails if the condition does not hold."""
+        """Record an attempt. The server has kept the clause if the condition holds."""
         if holds:
             self.passed(clause)
         else:
             self.failed(clause, text)
 
     def has_failed(self, clause: str) -> bool:
-        """Return True if an attempt broke the clause."""
+        """Return True if the server broke the clause in any attempt."""
         return bool(self._of(clause).failures)
 
     def give_up(self, reason: str) -> None:
@@ -91,7 +91,7 @@ class ToolNotes:
         self.limit = self.limit or reason
 
     def withdraw(self, clause: str, reason: str) -> None:
-        """Drop a clause's attempts that found no fault, because they prove nothing for the given reason."""
+        """Drop the attempts in which the server kept a clause, because they prove nothing for the given reason."""
         tried = self._of(clause)
         if tried.attempts and not tried.failures and not tried.facts:
             tried.attempts = 0
@@ -148,5 +148,5 @@ class AuditReport:
     """The number of calls that returned a result, by tool."""
 
     def failures(self, level: ClauseLevel) -> list[ClauseFinding]:
-        """Return the failures at this level or a stricter one."""
+        """Return the failures whose level is the given level or a stricter one."""
         return [finding for finding in self.findings if finding.counts(level)]

@@ -1,4 +1,4 @@
-"""Form checks: the protocol's clauses about forms, and fields that ask for secrets."""
+"""Form checks: the protocol's clauses about forms, and a search for fields that ask for secrets."""
 
 import re
 from collections.abc import Mapping, Sequence

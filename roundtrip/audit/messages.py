@@ -1,4 +1,4 @@
-"""Audit requests and responses as plain JSON, so that no SDK model corrects or hides anything."""
+"""Audit requests and responses. They are plain JSON, because SDK models could correct or hide something."""
 
 import json
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ Json = Mapping[str, Any]
 
 
 ABSENT: Final = object()
-"""Placeholder for a parameter that the request omits."""
+"""Placeholder for a parameter that the request leaves out."""
 
 NONE: Final[Json] = {}
-"""Capabilities of a client that cannot be asked anything."""
+"""Capabilities for a client that cannot be asked any question."""
 FULL: Final[Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {}}
-"""Capabilities of a client that can be asked everything, but does not support tasks."""
+"""Capabilities for a client that can be asked every question, but does not support tasks."""
 WITH_TASKS: Final[Json] = {**FULL, "extensions": {EXTENSION: {}}}
-"""Capabilities of a client that can be asked everything, and supports tasks."""
+"""Capabilities for a client that can be asked every question, and supports tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ class WireLeg:
         }
 
     def answering(self, asked: "WireResponse", answers: Json) -> "WireLeg":
-        """Return the call's next leg."""
+        """Return the call's next leg, with answers to a response's questions."""
         state = ABSENT if asked.state is None else asked.state
         return replace(self, answers=dict(answers) if asked.questions else ABSENT, state=state)
 
 
 class Ending(Enum):
-    """Outcome of one request."""
+    """The ending of one request."""
 
     REJECTED = "rejected"
     """A deliberate JSON-RPC error, or an HTTP 4xx status."""
@@ -81,15 +81,16 @@ class WireResponse:
     text: str = ""
     """The response text."""
     trouble: str | None = None
-    """The reason that there is no JSON-RPC response."""
+    """Why there is no JSON-RPC response."""
     repeated: tuple[str, ...] | None = None
     """Keys that occur twice in the same object; None if this is unknown."""
     requests: tuple[str, ...] = ()
     """Methods of the requests that the server sent before the response."""
     has_id: bool = True
-    """True if the response has its request's ID. An error may have no ID."""
+    """True if the response has the same ID as its request, or is an error without an ID."""
     is_cut: bool = False
-    """True if the connection ended before the response. The server may have rejected a body without reading it."""
+    """True if the connection ended before a response arrived. The server may have rejected a body without reading it.
+    """
 
     @cached_property
     def result(self) -> Json | None:
@@ -132,7 +133,7 @@ class WireResponse:
 
     @cached_property
     def ending(self) -> Ending:
-        """Return how the request ended."""
+        """Return how this request ended."""
         if self.error is not None:
             return Ending.CRASHED if self.error.get("code") == INTERNAL_ERROR else Ending.REJECTED
         if self.result is None:
@@ -163,7 +164,7 @@ class WireResponse:
 
     @property
     def rejection(self) -> str:
-        """Return the complete rejection, for comparison with other rejections."""
+        """Return the whole rejection, so that it can be compared with other rejections."""
         if self.error is not None:
             return json.dumps([self.error.get(name) for name in ("code", "message", "data")], sort_keys=True)
         return self.summary
@@ -188,7 +189,7 @@ def on_wire(answer: BaseModel) -> dict[str, Any]:
 
 
 def read_response(text: str, *, id: int, status: int | None = None, requests: tuple[str, ...] = ()) -> WireResponse:
-    """Parse one response text."""
+    """Parse one response's text."""
     repeated: list[str] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

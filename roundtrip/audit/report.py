@@ -1,4 +1,4 @@
-"""Audit reports: as text lines, JSON, and JUnit XML."""
+"""Audit reports as text lines, JSON or JUnit XML."""
 
 import re
 from collections import Counter
@@ -76,7 +76,7 @@ def as_lines(report: AuditReport, level: ClauseLevel) -> Iterator[Line]:
 
 
 def _grouped(report: AuditReport) -> dict[tuple[str, ClauseVerdict, tuple[str, ...]], list[ClauseFinding]]:
-    """Group equal findings on several tools."""
+    """Group findings that are equal except for their tools."""
     grouped: dict[tuple[str, ClauseVerdict, tuple[str, ...]], list[ClauseFinding]] = {}
     for finding in report.findings:
         grouped.setdefault((finding.clause.id, finding.verdict, finding.texts), []).append(finding)
@@ -98,10 +98,10 @@ def _summary(report: AuditReport, level: ClauseLevel) -> str:
 
 
 def as_junit(report: AuditReport, level: ClauseLevel) -> str:
-    """Return the report as JUnit XML: one suite per tool, and one for the server.
+    """Return the report as JUnit XML: one suite for each tool, and one for the server.
 
-    A failure below the level is a skipped test, and so is a clause that could not be tried. A fact is a test that
-    passes, with the fact as its output.
+    If a clause failed below the given level, or could not be tried, its test is skipped. If a fact was recorded, the
+    test passes, and its output is the fact.
     """
     root = ElementTree.Element("testsuites", name="roundtrip audit")
     total = Counter[str]()
@@ -122,7 +122,7 @@ def as_junit(report: AuditReport, level: ClauseLevel) -> str:
 
 
 def _case(suite: ElementTree.Element, finding: ClauseFinding, level: ClauseLevel) -> str:
-    """Add a test case, and return its kind."""
+    """Add a test case to the suite, and return the kind of result."""
     clause = finding.clause
     named = _xml(f"{finding.tool or 'server'}.{clause.level.value}")
     case = ElementTree.SubElement(suite, "testcase", classname=named, name=f"{clause.id}: {clause.demand}", time="0")

@@ -1,4 +1,4 @@
-"""Audit sessions: they send requests within limits, and play honest calls."""
+"""Audit sessions, which send requests within limits and play honest calls."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ from roundtrip.untrusted import mapping_of
 
 _VERSION: Final = version("mcp-roundtrip")
 _NOT_OF_THE_REQUEST: Final = (401, 403, 429)
-"""HTTP statuses that a server sends for reasons other than the request's state and answers."""
+"""HTTP statuses whose reason is neither the request's state nor its answers."""
 
 
 class LimitReached(Exception):
-    """The audit has reached a limit and must not send more requests."""
+    """The audit has reached one of its limits and must not send any more requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class AuditLimits:
 
 @dataclass(frozen=True, slots=True)
 class AuditedTool:
-    """Tool that the user named, with its arguments."""
+    """A tool that the user named, with the arguments for its calls."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -52,12 +52,12 @@ class AuditedTool:
 
 @dataclass(slots=True)
 class AuditedCall:
-    """Call of an honest client, up to its end or to the point where it failed."""
+    """A call that an honest client made, up to its end or its failure."""
 
     legs: list[WireLeg]
     responses: list[WireResponse] = field(default_factory=list[WireResponse])
     trouble: str | None = None
-    """The reason that the call did not end."""
+    """Why the call did not end."""
 
     @property
     def last(self) -> WireResponse:
@@ -66,11 +66,11 @@ class AuditedCall:
 
     @property
     def asked(self) -> list[int]:
-        """Return the indexes of the responses that have questions or a state."""
+        """Return the indexes of responses that contain questions or a state."""
         return [number for number, response in enumerate(self.responses) if response.ending is Ending.ASKED]
 
     def answers(self, start: int = 0) -> dict[str, Any]:
-        """Return the answers in all legs whose index is at least `start`."""
+        """Return the answers from all legs whose index is `start` or higher."""
         answers_so_far: dict[str, Any] = {}
         for leg in self.legs[start:]:
             answers_so_far |= mapping_of(leg.answers)
@@ -84,11 +84,11 @@ class AuditedCall:
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """Response to a leg that an honest client would not send."""
+    """The server's response to a leg that an honest client would not send."""
 
     response: WireResponse
     continued: bool
-    """True if the call continued as it does for an honest client."""
+    """True if the call continued as it would for an honest client."""
     asked_again: bool
     """True if the server asked the same questions again."""
 
@@ -117,7 +117,7 @@ def reaction_to(response: WireResponse, honest: AuditedCall, index: int) -> Reac
 
 
 class AuditSession:
-    """Connection to the audited server, with limits and notes: it sends requests and checks the responses.
+    """Session with the audited server. It sends requests within limits, checks the responses, and takes notes.
 
     Args:
         wire: The connection.
@@ -146,7 +146,7 @@ class AuditSession:
         return anyio.current_time() - self._began_at
 
     async def wait(self, seconds: float) -> None:
-        """Wait. The waiting time does not count toward the time limit."""
+        """Wait for a number of seconds, which do not count toward the time limit."""
         self._waited += seconds
         await anyio.sleep(seconds)
 
@@ -194,7 +194,8 @@ class AuditSession:
         return response
 
     async def unsent_leg(self, tool: AuditedTool, honest: AuditedCall, index: int) -> WireLeg | None:
-        """Play a new call up to a leg, and return the unsent leg. Return None if the new call gets other questions.
+        """Play a new call up to a leg, and return that leg before it is sent. Return None if the new call gets other
+        questions.
 
         Args:
             tool: The tool.
@@ -222,7 +223,7 @@ class AuditSession:
 
         Args:
             tool: The tool.
-            until: The round at which to stop without answering, counted from 0; None to play the call to its end.
+            until: The round at which to stop without answering; the first round is 0. None to play the call to its end.
             capabilities: The client's capabilities.
         """
         self.begun[tool.name] += 1
@@ -243,10 +244,10 @@ class AuditSession:
                 return call
 
     def answers(self, tool: str, questions: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        """Return honest answers to questions: the user's answers, or answers generated from the forms.
+        """Return honest answers to questions. Use the user's answers, or generate answers from the forms.
 
         Raises:
-            CallFailed: The answer to a question is unknown.
+            CallFailed: A question has no given answer, and none can be generated.
         """
         answers: dict[str, Mapping[str, Any]] = {}
         for key, request in questions.items():

@@ -1,4 +1,4 @@
-"""Attacks with states: tampered, forged and invented states, and states from another request, user or time."""
+"""Attacks with request states that are tampered, forged or invented, or come from another request, user or time."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _INVENTED: Final[tuple[tuple[str, Any], ...]] = (
 
 
 class StateAttacks:
-    """Attacks on the states in one tool's calls.
+    """The attacks that change the states in one tool's calls.
 
     Args:
         session: The session.
@@ -48,20 +48,20 @@ class StateAttacks:
         self._rejects = False
         self._rejection = ""
         self._rejections: dict[str, str] = {}
-        """Maps each rejection that the server sent for a bad state to an example of such a state."""
+        """Maps each different rejection of a bad state to an example of such a state."""
         self._stale: tuple[WireLeg, int, float] | None = None
-        """An unsent leg, its index, and the time when its state arrived. The leg is sent when the state should have
-        expired.
+        """A leg that has not been sent, its index, and the time when its state arrived. The leg is sent when its state
+        should have expired.
         """
 
     async def run(self, *, is_once: bool) -> None:
-        """Attack each of the call's states, and repeat the call's last request."""
+        """Attack each state in the call. Then repeat the call's last request."""
         indexes = list(self._state_indexes())
         for index in indexes[:_MAX_STATES]:
             await self._attack(index)
         if self._rejections:
             examples = "; ".join(f"{description}: {rejection}" for rejection, description in self._rejections.items())
-            text = f"bad states get different answers, which help an attacker: {examples}"
+            text = f"the server rejects bad states in different ways, which helps an attacker: {examples}"
             self._notes.require(len(self._rejections) == 1, "A1", text)
         if indexes and self._honest.last.ending is Ending.DONE:
             await self._replay(is_once=is_once)
@@ -78,14 +78,14 @@ class StateAttacks:
         return leg if leg is not None and isinstance(leg.state, str) and leg.state else None
 
     async def keep_stale(self) -> None:
-        """Keep an unsent leg until its state should have expired."""
+        """Prepare a leg, and keep it until its state should have expired."""
         for index in self._state_indexes():
             if (leg := await self._unsent(index)) is not None:
                 self._stale = leg, index, anyio.current_time()
                 return
 
     async def send_stale(self, *, seconds: float) -> None:
-        """If a leg was kept, send it when its state should have expired."""
+        """Send the kept leg, if any, when its state should have expired."""
         if self._stale is None:
             return
         leg, index, sent_at = self._stale
@@ -103,7 +103,7 @@ class StateAttacks:
             return
         state = str(leg.state)
         # If the server rejects an invented state but answers another bad state with questions, it has accepted that
-        # state.
+        # other state.
         invented = await self._try(replace(leg, state=_INVENTED_TEXT), index)
         self._rejects = invented.response.ending is Ending.REJECTED
         self._rejection = invented.response.rejection
@@ -125,7 +125,7 @@ class StateAttacks:
             without = (await self._try(replace(leg, state=ABSENT), index, compare=False)).response
             for clause, text, response in accepted:
                 if response.result == control.result == without.result:
-                    text = "any state, or no state, has the same effect, so tampering changes nothing"
+                    text = "the result is the same with any state or without one, so tampering changes nothing"
                     self._notes.fact(clause, text)
                 else:
                     self._notes.failed(clause, text)
@@ -136,7 +136,7 @@ class StateAttacks:
         await self._session.is_alive()
 
     async def _try_elsewhere(self, leg: WireLeg, index: int) -> None:
-        """Send the state with other arguments, to another tool, and from another user."""
+        """Send the state with other arguments, then to another tool, and then as another user."""
         name = self._tool.name
         arguments = list(other_arguments(leg.arguments, self._session.schemas.get(name, {})))
         for argument, values in arguments[:_MAX_ARGUMENTS]:
@@ -153,12 +153,12 @@ class StateAttacks:
             reaction = await self._try(changed, index, honest=other, compare=False)
             self._judge_bound("S5.tool", reaction, f"the state of {name!r} was sent to {changed.name!r}")
         if not others:
-            self._notes.untried("S5.tool", "it needs a second --tool that sends a state")
+            self._notes.untried("S5.tool", "the test needs a second --tool that sends a state")
         await self._try_as_other_user(leg, index)
 
     async def _try_as_other_user(self, leg: WireLeg, index: int) -> None:
         if not self._session.has_other:
-            self._notes.untried("S5.principal", "it needs --other-header with another user's credentials")
+            self._notes.untried("S5.principal", "the test needs --other-header with another user's credentials")
             return
         first = await self._session.call(self._honest.legs[0], is_other=True)
         if first.ending is not Ending.ASKED:
@@ -169,24 +169,24 @@ class StateAttacks:
         self._judge_bound("S5.principal", reaction, "a user's state was sent by another user")
 
     def _judge_bound(self, clause: str, reaction: Reaction, text: str) -> bool:
-        """Record whether the server rejected the state. Return False if it may have rejected something other than the
-        state.
+        """Record whether the server rejected the state. Return False if it may have rejected the request for another
+        reason.
         """
         response = reaction.response
         if self._is_accepted(reaction):
-            self._notes.failed(clause, f"{text}, and answered with {response.summary}")
+            self._notes.failed(clause, f"{text}; the response was {response.summary}")
         elif response.ending is Ending.ASKED or self._is_state_rejection(response):
             if response.ending is Ending.REJECTED:
                 self._rejections.setdefault(response.rejection, text)
             self._notes.passed(clause)
         else:
-            reason = f"{text}, and answered with {response.summary}, which may be for another reason"
+            reason = f"{text}; the response was {response.summary}, which may have another reason"
             self._notes.untried(clause, reason)
             return False
         return True
 
     def _is_state_rejection(self, response: WireResponse) -> bool:
-        """Return True if the response looks like the rejection of a state."""
+        """Return True if the response seems to reject the state."""
         return response.rejection == self._rejection or "state" in response.rejection.lower()
 
     async def _try(
@@ -203,7 +203,8 @@ class StateAttacks:
         if honest is None:
             reaction = reaction_to(response, self._honest, index)
         else:
-            # With another tool's state, the server may start a new call, but must not continue the state's call.
+            # If a state belongs to another tool, the server may start a new call, but must not continue the other
+            # tool's call.
             began = (
                 response.ending is Ending.ASKED and response.questions.keys() == honest.responses[0].questions.keys()
             )
@@ -219,7 +220,9 @@ class StateAttacks:
         return reaction.continued or (self._rejects and reaction.response.ending is Ending.ASKED)
 
     async def _replay(self, *, is_once: bool) -> None:
-        """Repeat a call's last leg. Send the last leg of another call twice at the same time."""
+        """Repeat a call's last leg. If the tool promises to act only once, also send another call's last leg twice at
+        the same time.
+        """
         index = len(self._honest.legs) - 1
         leg = await self._unsent(index)
         if leg is None:
@@ -242,15 +245,15 @@ class StateAttacks:
         if not done or any(result != done[0] for result in done):
             self._notes.failed("S5.once", f"the same last request, sent twice {manner}, was answered with {texts}")
         elif len(done) == 2 and done[0] == self._honest.last.result:
-            # Another call with the same answers returned the same result, so equal results do not show that the tool
+            # Another call with the same answers returned the same result. So equal results do not show that the tool
             # acted once.
-            text = "a repeated last request got an equal result; equal calls also do, so a second action would not show"
+            text = "a repeated last request got an equal result, as equal calls do, so a second action would not show"
             self._notes.fact("S5.once", text)
         else:
             self._notes.passed("S5.once")
 
     def read(self, secrets: Iterable[str]) -> None:
-        """Read the honest call's states without a key."""
+        """Try to read the honest call's states without a key."""
         secrets = tuple(secrets)
         for state in self._honest.states:
             for secret in readable_in(state, secrets):
@@ -276,7 +279,7 @@ class StateAttacks:
 
 
 def _bad_states(state: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield bad states, each with its clause and its description."""
+    """Yield bad states. Each has the clause that it tests, and a description."""
     short = dict(truncated(state))
     for description, bad in tampered(state):
         yield ("S4.truncated" if description in short else "S4.tampered"), description, bad

@@ -1,4 +1,4 @@
-"""Attacks on calls that become tasks: other users, unknown tasks, and reused question keys."""
+"""Attacks on calls that become tasks. They use other users, unknown tasks and reused question keys."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,8 +16,8 @@ from roundtrip.untrusted import mapping_of
 
 _MAX_POLLS: Final = 100
 _MAX_UNCHANGED_POLLS: Final = 10
-"""Number of polls that may still show an answered question before the audit concludes that the server ignored the
-answer.
+"""Number of polls in which an answered question may still appear. After that, the audit concludes that the server
+ignored the answer.
 """
 _MAX_PAUSE_SECONDS: Final = 1.0
 _MIN_PAUSE_SECONDS: Final = 0.02
@@ -25,7 +25,7 @@ _ENDED: Final = ("completed", "failed", "cancelled")
 
 
 class TaskAttacks:
-    """Attacks on the task that a tool call becomes.
+    """The attacks on a task that a tool call became.
 
     Args:
         session: The session.
@@ -38,7 +38,7 @@ class TaskAttacks:
         self._tool = tool
 
     async def run(self) -> None:
-        """Call the tool as a client with tasks."""
+        """Call the tool as a client that supports tasks. If the call becomes a task, attack the task."""
         call = await self._session.play(self._tool, capabilities=WITH_TASKS)
         if (id := call.last.task_id) is None:
             if call.asked:
@@ -53,7 +53,7 @@ class TaskAttacks:
         text = f"an unknown task was answered with {unknown.summary}"
         self._notes.require((unknown.error or {}).get("code") == INVALID_PARAMS, "T3", text)
         if not self._session.has_other:
-            self._notes.untried("T4", "it needs --other-header with another user's credentials")
+            self._notes.untried("T4", "the test needs --other-header with another user's credentials")
             return
         foreign = await self._send("tasks/get", {"taskId": id}, is_other=True)
         # Both errors may quote the task ID.
@@ -61,7 +61,7 @@ class TaskAttacks:
         self._notes.require(same, "T4", f"another user's request for the task was answered with {foreign.summary}")
 
     async def _follow(self, id: str) -> None:
-        """Answer a task's questions. Answer the first question with an invalid answer, and then with a valid one."""
+        """Answer a task's questions. The first answer is invalid; all later answers are valid."""
         asked: dict[str, Any] = {}
         answered: set[str] = set()
         gone: set[str] = set()
@@ -75,7 +75,7 @@ class TaskAttacks:
             questions = mapping_of(task.get("inputRequests"))
             for key, request in questions.items():
                 reused = (key in answered and key in gone) or (key in asked and asked[key] != request)
-                text = f"the key {key!r} was reused after its answer, or for another question"
+                text = f"the key {key!r} was used again after its answer had arrived, or for another question"
                 self._notes.require(not reused, "T1", text)
                 asked[key] = request
             gone |= answered - questions.keys()
@@ -83,7 +83,7 @@ class TaskAttacks:
                 return
             unchanged = unchanged + 1 if questions and questions.keys() <= answered else 0
             if unchanged >= _MAX_UNCHANGED_POLLS:
-                # The server ignored the invalid answer and still asks, which is allowed.
+                # The server ignored the invalid answer and still asks the question, which is allowed.
                 answered -= questions.keys()
             new = {key: request for key, request in questions.items() if key not in answered}
             if new:
@@ -101,7 +101,7 @@ class TaskAttacks:
         self._notes.untried("T1", f"the task has not ended after {_MAX_POLLS} polls")
 
     def _invalid(self, questions: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return an invalid answer to one of the questions, or None if no invalid answer can be generated."""
+        """Return an invalid answer to one of the questions. Return None if no invalid answer can be generated."""
         for key, request in questions.items():
             question = parse_question(request)
             if question is None:

@@ -26,7 +26,7 @@ _LEAKS: Final = (
 
 
 def parse_question(request: Any) -> InputRequest | None:
-    """Parse a question; return None if the request is not a question."""
+    """Parse a request as a question; return None if it is not a question."""
     try:
         return _REQUEST.validate_python(request)
     except ValidationError:
@@ -36,7 +36,7 @@ def parse_question(request: Any) -> InputRequest | None:
 def check_response(
     all_notes: AuditNotes, method: str, response: WireResponse, capabilities: Mapping[str, Any], tool: str | None
 ) -> None:
-    """Record for each clause whether a response complies.
+    """For each clause, record whether a response complies.
 
     Args:
         all_notes: The audit's notes.
@@ -96,7 +96,7 @@ def _note_questions(notes: ToolNotes, response: WireResponse) -> None:
         and ("inputRequests" not in result or isinstance(asked, Mapping))
         and ("requestState" not in result or isinstance(state, str)),
         "S2.content",
-        "an input-required result has neither questions nor a state, or has them with a wrong type",
+        "an input-required result has neither questions nor a state, or they have a wrong type",
     )
     if response.repeated is not None:
         text = f"the response has the key {', '.join(response.repeated)} twice in one object"
@@ -116,13 +116,13 @@ def _note_kinds(notes: ToolNotes, response: WireResponse, capabilities: Mapping[
         notes.require(missing is None, "S6.declared", text)
         if isinstance(question, ElicitRequest):
             if question.params.mode == "url":
-                notes.untried("S12", "it needs two users in a browser")
+                notes.untried("S12", "the test needs two users in a browser")
             else:
                 check_form(notes, key, mapping_of(request))
 
 
 def _undeclared(request: Any, capabilities: Mapping[str, Any]) -> str | None:
-    """Return the capability that a question needs but the request did not declare, or None."""
+    """Return a capability that a question needs but the request did not declare, or None."""
     asked = mapping_of(request)
     details = mapping_of(asked.get("params"))
     match asked.get("method"):

@@ -1,6 +1,6 @@
 """Audit connections: streamable HTTP, and a command's standard streams.
 
-A connection sends requests only to the named server: it follows no redirects and uses no proxy.
+A connection sends requests only to the named server. It does not follow redirects and does not use proxies.
 """
 
 import itertools
@@ -95,7 +95,7 @@ async def http_wire(
     async with httpx2.AsyncClient(
         timeout=httpx2.Timeout(patience),
         follow_redirects=False,
-        # A proxy from the environment would be another host, so ignore it. OpenSSL itself reads SSL_CERT_FILE.
+        # Ignore a proxy from the environment, because it would be another host. OpenSSL itself reads SSL_CERT_FILE.
         trust_env=False,
         verify=ssl.create_default_context(),
         event_hooks={"response": [size_limit(_MAX_RESPONSE_BYTES)]},
@@ -174,12 +174,12 @@ class StdioWire:
 
 
 AuditWire = HttpWire | StdioWire
-"""Connection that sends requests unchanged."""
+"""Connection that sends requests without changing them."""
 
 
 @asynccontextmanager
 async def stdio_wire(target: Target, terminal: Terminal, *, patience: float) -> AsyncGenerator[StdioWire]:
-    """Start a command, and stop it on exit."""
+    """Start a command and connect to it. Stop the command when the block ends."""
     with quiet():
         async with target.connect(terminal) as streams, anyio.create_task_group() as group:
             wire = StdioWire(streams, patience)

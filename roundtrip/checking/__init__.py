@@ -1,1 +1,1 @@
-"""Replay of recorded calls on the current code (`roundtrip check`, `trace fork`), or as tests (`trace to-test`)."""
+"""Replay of recorded calls on the current code (`roundtrip check`, `trace fork`) and as tests (`trace to-test`)."""

@@ -1,12 +1,12 @@
 """Checks of recorded calls against a server's current code.
 
 During a deploy, a call may be at any round, so each round is checked separately. The new code receives the journal that
-the old code wrote, with answers pinned to their recorded wording, and the answers that the client sent next. The
-runtime decides which answers count. If it asks an answered question again, the check repeats the recorded answer. The
-first leg that asks new questions, or asks none, must match the record. A wait for approvals is also a round. A recorded
-decision counts for its recorded wording and group.
+the old code wrote, with answers pinned to their recorded wording. It also receives the answers that the client sent
+next. The runtime decides which answers count. If it asks an answered question again, the check repeats the recorded
+answer. Then the first leg that does not repeat answered questions must match the record. A wait for approvals is also a
+round. A recorded decision counts for its recorded wording and group.
 
-A body that asked is replayed as in a fork: with its recorded answers and step results, from each round to the next. The
+If the body asked questions, it is replayed round by round with its recorded answers and step results, as in a fork. The
 code after the body's last round is not replayed.
 """
 
@@ -49,7 +49,7 @@ _RUNS_BODY = Turn("runs the body")
 _WAITS_FOR_APPROVAL: Final = "waits for the approval"
 _END_TEXTS: Final = {
     End.DECLINED: "declines the call, because the user gave no answer",
-    End.REJECTED: "cannot ask a client that could answer the recorded questions",
+    End.REJECTED: "cannot ask the client, although it could answer the recorded questions",
     End.UNREACHED: "does not accept the call",
     End.FAILED: "fails",
     End.COMPLETED: "runs to its end",
@@ -72,7 +72,8 @@ async def check_calls(
 ) -> None:
     """Check recorded calls on a server. The server must not serve other clients during the check.
 
-    Resolvers, confirmations and context managers run. If the body asked questions, it runs up to its last recorded one.
+    The check runs resolvers, confirmations and context managers. If the body asked questions, the check also runs the
+    body, up to its last recorded question.
 
     Args:
         server: The server.
@@ -85,7 +86,7 @@ async def check_calls(
         for call in calls:
             began = call.began
             if not call.servings or (began is not None and (began.within is not None or began.era == "direct")):
-                # No client waits for this call: its token was rejected, or the server made the call.
+                # No client is waiting for this call: its token was rejected, or the server made the call.
                 continue
             checked = CheckResult(call.id, began.method if began is not None else "?", call.tool)
             try:
@@ -119,10 +120,10 @@ class _Check(Replay):
                 await self._check_after(done)
 
     async def _check_after(self, done: int) -> None:
-        """Compare the call's next turn after `done` rounds with the recorded turn."""
+        """Replay the call after its first `done` rounds. Compare what it does next with the record."""
         number, journal, answers = 1, None, list[Answer]()
         if done:
-            # Play the leg that delivers the answers to the last of these rounds.
+            # Play the leg that delivers the answers to the last finished round.
             last = self.rounds[done - 1]
             number, journal, answers = last.number + 1, self.journal_for(last, done - 1), [*last.answers.values()]
         leg = await self._play(done, journal, answers)
@@ -155,7 +156,7 @@ class _Check(Replay):
     async def _play(self, done: int, journal: Journal | None, answers: Sequence[Answer]) -> RehearsedLeg | None:
         """Play legs until no answered question is asked again.
 
-        Return None if the check must stop because a question's recorded answer no longer settles that question.
+        Return None if a question's recorded answer no longer settles that question, because the check must stop there.
         """
         known, self.decisions = self.answers_before(done), self.decisions_before(done)
         approved = {key: approval for round_ in self.rounds[:done] for key, approval in round_.approvals.items()}
@@ -164,16 +165,14 @@ class _Check(Replay):
         while True:
             leg = await self.play_leg(journal, answers)
             if leg.hidden_item is not None:
-                self._note(
-                    f"{leg.hidden_item} is hidden in this process, which authenticates no user; it was checked anyway"
-                )
+                self._note(f"{leg.hidden_item} is hidden here, because no user is authenticated; it was checked anyway")
             open_again = [
                 (waiting, state)
                 for waiting in leg.approvals
                 if waiting.key not in repeated and (state := self.find_record(waiting, self.decisions)) is not None
             ]
             for waiting, state in open_again:
-                # The group must decide again; the check continues with the same decision on the new wording.
+                # The group must decide again. The check continues with the same decision on the new wording.
                 if (before := self.find_record(waiting, approved)) is not None:
                     self._note_again(waiting, before)
                 self.decisions[waiting.key] = state._replace(pin=waiting.question.message.hex())
@@ -193,7 +192,7 @@ class _Check(Replay):
                     self._note_again(waiting, answer.question)
                 elif waiting.key in repeated or done == len(self.rounds):
                     self._checked.not_checked = (
-                        f"a user must visit the page of {waiting.key!r}, so the check ends at the user's consent in "
+                        f"a check cannot visit the page of {waiting.key!r}, so it ends where the user consents, in "
                         f"round {self.rounds[done - 1].number}"
                     )
                     return None
@@ -224,8 +223,8 @@ class _Check(Replay):
         self._checked.note_divergence(Divergence(number, expected, actual))
 
     def _same_round(self, expected: Sequence[SeenQuestion], actual: Sequence[PendingQuestion]) -> bool:
-        """Return True if both rounds ask questions with the same names. A changed wording is found later, when the
-        answers arrive.
+        """Return True if both rounds ask questions with the same names. A changed wording is detected when the answers
+        arrive.
         """
         pairs, extra = self._paired(expected, actual)
         paired = [before.key for _, before in pairs]
@@ -235,7 +234,9 @@ class _Check(Replay):
     def _paired(
         self, expected: Sequence[SeenQuestion], actual: Sequence[PendingQuestion]
     ) -> tuple[list[tuple[PendingQuestion, SeenQuestion]], list[PendingQuestion]]:
-        """Pair questions with recorded ones, by name and then by wording; also return the unpaired questions."""
+        """Pair questions with recorded questions, first by name and then by wording. Also return the unpaired
+        questions.
+        """
         missing = {question.key: question for question in expected}
         pairs: list[tuple[PendingQuestion, SeenQuestion]] = []
         unnamed: list[PendingQuestion] = []
@@ -253,8 +254,8 @@ class _Check(Replay):
         is_external = isinstance(waiting.question, ExternalQuestion)
         cause = Cause.REWORDED if is_external else _CAUSES.get(waiting.reason, Cause.UNKNOWN)
         if waiting.reason is Reason.KEY_GONE:
-            # The check made the pin with this server's key, so the question has changed, even if the pin's two unkeyed
-            # bytes have not.
+            # The check made the pin with this server's key, so the question must have changed, even if the pin's two
+            # unkeyed bytes are the same.
             cause = _difference(waiting, before)
         complaint = waiting.complaint if cause is Cause.INVALID else None
         self._checked.note_again(AskedAgain(cause, before, SeenQuestion.of(waiting), complaint))
@@ -265,7 +266,7 @@ class _Check(Replay):
 
 
 class _BodyCheck(_Check):
-    """Check of a body that asked, from each round to the next."""
+    """Check of a body that asked questions, round by round."""
 
     def __init__(self, server: ReplayServer, traced: TracedCall, checked: CheckResult, now: float) -> None:
         super().__init__(server, whole_call(traced), checked, now)
@@ -300,14 +301,14 @@ class _BodyCheck(_Check):
         return None
 
     def _compare(self, round_: RecordedRound, leg: RehearsedLeg) -> RecordedRound | None:
-        """Compare a leg's questions with a round. Return the round with current names, or None to end the replay."""
+        """Compare a leg's questions with a round. Return the round with current names, or None to stop the replay."""
         expected = _recorded_turn(round_)
         if leg.is_withheld:
-            return self._give_up(round_, "the body must run once, and a check does not start it")
+            return self._give_up(round_, "the body must run only once, so a check does not start it")
         if leg.end is End.STEP and not (leg.step in self._steps and leg.step not in round_.computed):
             return self._give_up(round_, f"the body reaches the step {leg.step!r}, which has no recorded result")
         if leg.end is End.FAILED and leg.reason.startswith(f"{NeedsTask.__name__}:"):
-            return self._give_up(round_, "the body uses features that only a task has")
+            return self._give_up(round_, "the body uses features that only tasks have")
         pairs, extra = self._paired(expected.questions, leg.questions or leg.approvals)
         # In the live era, a round's questions were asked one by one.
         later = {key for other in self._body_rounds for key in (*other.questions, *other.approvals)}
@@ -322,8 +323,8 @@ class _BodyCheck(_Check):
                 cause = Cause.RENAMED if is_renamed else _difference(waiting, before)
                 self._checked.note_again(AskedAgain(cause, before, SeenQuestion.of(waiting)))
             answer = round_.answers.get(before.key)
-            # Leave out an answer that did not count when it was recorded. If it counts now, the body would run past the
-            # recorded rounds.
+            # Leave out an answer that did not count when it was recorded. If such an answer counts now, the body would
+            # run past the recorded rounds.
             if answer is not None and answer.how == "taken":
                 answers[waiting.key] = answer
         decisions = {

@@ -1,4 +1,4 @@
-"""Fork reports: the fork next to the recorded call, as text for people and as JSON data for programs."""
+"""Fork reports, as text for people and as JSON data for programs. A report shows the fork next to the recorded call."""
 
 import json
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from roundtrip.text import printable
 
 
 def fork_text(fork: Fork) -> str:
-    """Return the fork and the recorded call as text, from the round at which the fork starts."""
+    """Return a report as text. It shows the fork and the recorded call from the round at which the fork starts."""
     call = fork.recorded
     lines = [f"Call {printable(call.id)} of {printable(call.name)}, forked at round {fork.at}."]
     if fork.differs:
         lines.append(f"The call does not reach that round as recorded: {printable(fork.differs)}.")
     recorded = {round_.number: round_ for round_ in call.rounds}
     for round_ in fork.rounds:
-        # A fork that still waits has not used the answers to its last round.
+        # A fork that is still waiting has not used the answers to its last round.
         is_open = fork.end is End.ASKS and round_ is fork.rounds[-1]
         lines += ["", f"round {round_.number}", *_round_lines(round_, recorded.get(round_.number), is_open=is_open)]
     if fork.unused:
@@ -115,9 +115,9 @@ def _fork_end(fork: Fork) -> str:
         case End.ASKS:
             return "it waits for answers to the last round; give them with --answer"
         case End.STEP:
-            return f"it would run the step {printable(fork.step)!r} now, which has no result yet; --run runs it"
+            return f"it would now run the step {printable(fork.step)!r}, which has no result yet; use --run to run it"
         case End.BODY:
-            return "it would run the body now; --run runs it"
+            return "it would now run the body; use --run to run it"
         case End.COMPLETED:
             result = fork.result
             blocks = result.content if isinstance(result, CallToolResult) else []

@@ -25,11 +25,11 @@ _MAX_LEGS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class OwnAnswer:
-    """An answer, or a decision on an approval, that the fork gives in place of the recorded one."""
+    """An answer, or a decision on an approval, that the fork uses in place of the recorded one."""
 
     action: Action
     data: JsonValue = None
-    """A form's content, or the value of its only field. For a question to a model, its text; for an approval, the
+    """For a form, its content or the value of its only field. For a question to a model, the text. For an approval, the
     reason.
     """
     text: str | None = None
@@ -48,12 +48,12 @@ class ForkedRound:
     own: set[str] = field(default_factory=set[str])
     """The names of questions that got the fork's own answers. All other questions got the recorded answers."""
     complaints: dict[str, str] = field(default_factory=dict[str, str])
-    """Maps a question that is asked again, by name, to the error in its previous answer."""
+    """For each question that is asked again, by name: the error in its previous answer."""
 
 
 @dataclass(slots=True)
 class Fork:
-    """A call's fork, from the round at which it starts."""
+    """A fork of a call, from the round at which the fork starts."""
 
     recorded: RecordedCall
     at: int
@@ -64,9 +64,9 @@ class Fork:
     reason: str = ""
     result: BaseModel | None = None
     unused: list[str] = field(default_factory=list[str])
-    """The names for which the fork gave an answer, but no question was asked."""
+    """The names for which the fork has an answer although no question with this name was asked."""
     differs: str = ""
-    """The reason that the current code does not reach the round as recorded; empty if the code reaches it."""
+    """Why the current code does not reach the round as recorded; empty if it reaches the round."""
 
 
 async def fork_call(
@@ -104,7 +104,7 @@ async def fork_call(
 
 
 class _ForkReplay(Replay):
-    """Replay that builds one fork."""
+    """A replay that builds one fork."""
 
     def __init__(
         self, server: ReplayServer, call: RecordedCall, now: float, replies: Mapping[str, OwnAnswer], bodies: Bodies
@@ -134,9 +134,9 @@ class _ForkReplay(Replay):
         return fork
 
     async def _replay_to(self, index: int) -> RehearsedLeg:
-        """Use the recorded answers and step results to play all legs, up to the leg that asks a round."""
+        """Play all legs up to the leg that asks a round. Use the recorded answers and step results."""
         first = self.rounds[0]
-        # The step results must come from a token, so start as if an earlier round without questions had created one.
+        # Step results must come from a token, so start as if an earlier round without questions had created a token.
         start = replace(self.journal_for(first, 0), leg=1, round=first.number - 1, asked={}) if first.computed else None
         leg = await self.play_leg(start, ())
         for before, asked in pairwise(self.rounds[: index + 1]):
@@ -167,7 +167,7 @@ class _ForkReplay(Replay):
         raise NotReplayable(f"the fork exceeds {_MAX_LEGS} rounds")
 
     def _reply(self, waiting: PendingQuestion, round_: ForkedRound) -> None:
-        """Answer a question once: with the fork's answer, or with the recorded answer if the question is the same."""
+        """Answer a question once. Use the fork's answer, or else the recorded answer if the question is the same."""
         own = next((name for name in names_of(waiting) if name in self._replies), None)
         name = waiting.key if own is None else own
         reply = None if name in self._used else self._recorded_reply(waiting) if own is None else self._replies[own]
@@ -179,7 +179,7 @@ class _ForkReplay(Replay):
             round_.own.add(waiting.key)
 
     def _recorded_reply(self, waiting: PendingQuestion) -> OwnAnswer | None:
-        """Return the recorded answer if the question has the same wording, else None."""
+        """Return the recorded answer if the question has the recorded wording, else None."""
         for round_ in reversed(self.rounds):
             answer = self.find_record(waiting, round_.answers)
             if answer is not None and answer.how == "taken" and answer.action is not None:
@@ -192,7 +192,9 @@ class _ForkReplay(Replay):
         return None
 
     def _decision(self, waiting: PendingQuestion, reply: OwnAnswer) -> ApprovalState:
-        """Return a decided approval's state: as recorded, or decided by a person named "fork"."""
+        """Return the state of a decided approval. The decision is the recorded one, or was made by a person named
+        "fork".
+        """
         decision = reply.decision
         if decision is None and reply.text is not None:
             raise NotReplayable(f"{waiting.key!r} is an approval; answer it with :approve or :reject REASON")
@@ -210,16 +212,16 @@ def _answer(waiting: PendingQuestion, reply: OwnAnswer) -> Answer:
 
 
 def _content(question: SeenQuestion, reply: OwnAnswer) -> JsonValue:
-    """Return an answer as a client sends it.
+    """Return an answer in the form in which a client sends it.
 
     Raises:
-        NotReplayable: A form with several fields needs an object.
+        NotReplayable: The form has several fields, so its answer must be an object.
     """
     data = reply.data
     if question.kind == "sample" and isinstance(data, str):
         return {"role": "assistant", "model": "fork", "content": {"type": "text", "text": data}}
     if question.kind == "form" and data is None:
-        # Return what is sent when a user submits the form unchanged.
+        # Return the content that is sent when a user submits the form unchanged.
         return {}
     if question.kind != "form" or isinstance(data, dict):
         return data
@@ -236,7 +238,7 @@ def _difference(round_: RecordedRound, leg: RehearsedLeg, *, is_live: bool) -> s
     expected = {*round_.questions, *round_.approvals}
     asked = {waiting.key for waiting in (*leg.questions, *leg.approvals)}
     if leg.end is not End.ASKS:
-        return f"the current code does not ask that round: {leg.reason or leg.end.value}"
+        return f"the current code does not ask that round's questions: {leg.reason or leg.end.value}"
     # In the live era, a round's questions are asked one by one.
     if expected == asked or (is_live and expected < asked):
         return ""

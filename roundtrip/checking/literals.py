@@ -1,4 +1,4 @@
-"""JSON values and calls as formatted Python source, with every string escaped."""
+"""Formatted Python source for JSON values and calls. Every string is escaped."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,13 +7,13 @@ from typing import Final, cast
 from roundtrip.text import columns_of
 
 WIDTH: Final = 120
-"""Maximum columns in a line."""
+"""Maximum number of columns in a line."""
 
 _STEP: Final = "    "
 
 
 class UsedName(str):
-    """A name in the source that stands for a value."""
+    """A name that stands for a value in the source."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ def assignment(name: str, value: object) -> str:
 
 
 def invocation(before: str, arguments: Sequence[str], *, indent: str = "") -> str:
-    """Return the source of a call on one line. If it does not fit, put each argument on a separate line."""
+    """Return the source of a call. If the call does not fit on one line, put each argument on a separate line."""
     together = ", ".join(arguments)
     if is_short(line := f"{indent}{before}({together})"):
         return line

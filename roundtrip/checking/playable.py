@@ -1,4 +1,4 @@
-"""Recorded calls as pytest source: a scripted user repeats a call and expects the same questions and result."""
+"""Recorded calls as pytest source: a scripted user repeats a call, and expects the same questions and result."""
 
 import keyword
 import re
@@ -24,9 +24,9 @@ from roundtrip.trace.reading.calls import TracedCall
 Era = Literal["retry", "live", "task"]
 
 _SHOWN_ERRORS: Final = frozenset({"ToolError", "ResourceError", "MCPError"})
-"""Errors whose text always reaches the client. The text of an unexpected exception may be masked."""
+"""Errors whose text always reaches the client. The text of any other exception may be masked."""
 _INDENT: Final = "    "
-_PAGES: Final = "# The user only agrees to visit pages: if done= waits for an action there, give User visits=."
+_PAGES: Final = "# The user agrees to visit pages, but does nothing there. If done= waits, pass visits= to User."
 _CALLER: Final = "# Fill in the caller, as Server(principal=...) returns it."
 _LOGIN: Final = "# Fill in the login{} for approval pages: the headers that Pages(authenticate=...) reads."
 _BACKEND: Final = '''\
@@ -36,10 +36,10 @@ def anyio_backend() -> str:
 
 
 class ServerName:
-    """Server reference `MODULE:SERVER`, where the module is an import path.
+    """Reference to a server, as `MODULE:SERVER`. The module is an import path.
 
     Raises:
-        ValueError: The text does not name something that a test can import.
+        ValueError: A test cannot import the server from this text.
     """
 
     def __init__(self, text: str) -> None:
@@ -62,14 +62,14 @@ class ServerName:
 def write_test_of(
     call: TracedCall, calls: Iterable[TracedCall], server: ServerName, *, both: bool = False, with_result: bool = True
 ) -> str:
-    """Write a test's source that repeats a call from a transcript.
+    """Write the source of a test that repeats a call from a transcript.
 
     Args:
         call: The call.
-        calls: All calls of the transcript.
+        calls: All calls in the transcript.
         server: The server to import.
-        both: Repeat the call in both eras, not only in the recorded one.
-        with_result: Expect the recorded result.
+        both: True to repeat the call in both eras; False to repeat it only in the recorded era.
+        with_result: True to expect the recorded result.
 
     Raises:
         NotReplayable: A scripted user cannot repeat the call.
@@ -88,14 +88,14 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
     Args:
         call: The call, read with `whole=True`.
         server: The server to import.
-        eras: The eras of the test.
-        with_result: Expect the recorded result.
+        eras: The eras in which the test runs.
+        with_result: True to expect the recorded result.
 
     Raises:
         NotReplayable: A scripted user cannot repeat the call.
     """
     if call.is_task and any(not round_.questions and round_.by == "body" for round_ in call.client_rounds):
-        raise NotReplayable("its task waited for a time or a signal, which a scripted user cannot send")
+        raise NotReplayable("its task waited for a time or a signal, which a scripted user cannot provide")
     if call.ending is RoundEnding.WAITS and not call.is_task:
         # In the live era, the second question is sent only after the user has answered the first.
         eras = ("retry",)
@@ -132,17 +132,17 @@ def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
     if call.ending is RoundEnding.UNKNOWN and (call.ended is None or call.ended.state != "rejected"):
         raise NotReplayable("a test cannot reproduce how the call ended")
     if any(round_.by == "author" for round_ in call.client_rounds):
-        raise NotReplayable("its function asks by hand, so the answers are not recorded")
+        raise NotReplayable("its function builds its questions by hand, so the answers are not recorded")
     if call.rounds and call.rounds[-1].approvals and call.ending is RoundEnding.WAITS:
         state = "it ended before its approval was decided" if call.is_stopped else "it waits for an approval"
         raise NotReplayable(f"{state}; choose a call that ran to its end")
     approved = [place for place, round_ in enumerate(call.rounds) if round_.approvals]
     if approved and not call.is_task and any(round_.questions for round_ in call.rounds[approved[0] :]):
-        raise NotReplayable("a question was asked on a page after an approval, and a transcript does not record that")
+        raise NotReplayable("a question was asked on a page after an approval, but transcripts do not record that")
     answers = [answer for round_ in call.client_rounds for answer in round_.answers.values()]
     if any(answer.action is None for answer in answers):
         raise NotReplayable(
-            "an answer was malformed, or belonged to another kind of question; a scripted user cannot send it"
+            "a scripted user cannot send one of the answers: it was malformed, or belonged to another kind of question"
         )
     if any(answer.how == "lost" for answer in answers):
         raise NotReplayable("an answer was lost between two builds, so one build cannot replay the call")
@@ -178,7 +178,7 @@ def _ending(call: RecordedCall, *, with_result: bool) -> tuple[list[str], str]:
 
 
 def _asked(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
-    """Return the expected questions of each round. In the live era, include only the questions that were answered."""
+    """Return each round's expected questions. In the live era, include only the questions that were answered."""
     for round_ in call.client_rounds:
         yield {
             key: _shown(question)
@@ -213,7 +213,7 @@ def _shown(question: SeenQuestion) -> dict[str, Any]:
 
 
 def _answers(call: RecordedCall, eras: Sequence[Era]) -> Iterator[dict[str, Any]]:
-    """Return each round's answers, in question order."""
+    """Return each round's answers, ordered like its questions."""
     for place, round_ in enumerate(call.client_rounds, 1):
         waits = call.ending is RoundEnding.WAITS and place == len(call.client_rounds)
         yield {
@@ -261,8 +261,8 @@ def _call_source(call: RecordedCall) -> tuple[list[str], list[str]]:
 
 
 def _approvers(call: RecordedCall) -> list[str]:
-    """Return the constants that approve a call. Transcripts do not contain logins, so the generated test has comments
-    that ask the developer to add them.
+    """Return the constants that approve a call. Transcripts do not contain logins, so comments in the generated test
+    ask the developer to add them.
 
     Raises:
         NotReplayable: A scripted person cannot repeat the decisions.
@@ -272,7 +272,7 @@ def _approvers(call: RecordedCall) -> list[str]:
     for round_ in call.rounds:
         for key, decision in round_.decisions.items():
             if decision.outcome == "expired":
-                raise NotReplayable("an approval expired, and a test would have to wait as long")
+                raise NotReplayable("an approval expired, and a test would have to wait for the same time")
             word = "approve" if decision.outcome == "approved" else "reject"
             verdict: JsonValue = word if decision.reason is None else [word, decision.reason]
             by = str(round_.approvals[key].by)

@@ -47,12 +47,12 @@ _HOW_TO_REVEAL: Final = (
 )
 
 _UNREPEATABLE: Final = frozenset({"CancelledError", ToolTimedOut.__name__, QuestionVolatile.__name__})
-"""Errors that depend on time and so may not occur again."""
+"""Errors that depend on time, and so may not occur in a replay."""
 _MAX_NAMED_LEGS: Final = 5
 
 
 class NotReplayable(Exception):
-    """A call that cannot be replayed; the message has the reason and advice."""
+    """A call that cannot be replayed. The message contains the reason and advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +65,24 @@ class SeenQuestion:
     """The question's text, or the parameters of a sampling request."""
     form: Mapping[str, Any] | None = None
     filled: Mapping[str, Any] | None = None
-    """The valid fields of the last answer, which the form shows as defaults. Only in calls that were read with
+    """The valid fields of the last answer, which the form shows as defaults. This is set only if the call was read with
     `whole=True`.
     """
     url: str | None = None
     reason: Reason = Reason.NEW
     attempt: int = 1
     complaint: str | None = None
-    """The error in the last answer. Only in calls that were read with `whole=True`."""
+    """The error in the last answer. This is set only if the call was read with `whole=True`."""
     by: str | None = None
-    """The group that decides an approval."""
+    """The group that decides, if this is an approval."""
 
     @property
     def digests(self) -> tuple[bytes, bytes]:
-        """Return the message digest and the schema digest, from which an answer's pin is computed."""
+        """Return the digests of the message and the schema. An answer's pin is computed from them."""
         if self.kind == "form":
             return digest(str(self.message)), digest_of_form(self.form or {})
         if self.kind == "page":
-            # A page's pin covers its address without the ticket.
+            # A page's pin covers the address without the ticket.
             return digest_of_page(str(self.message), (self.url or "").replace(TICKET_SHOWN, "rt1")), PAGE
         if self.kind == "approval":
             approval = ApprovalQuestion(Approve(str(self.message), by=str(self.by)))
@@ -95,13 +95,13 @@ class SeenQuestion:
 
     @property
     def with_tools(self) -> bool:
-        """Return True for a sampling request whose answer may use tools."""
+        """Return True if this is a sampling request whose answer may use tools."""
         params = self.message if isinstance(self.message, dict) else {}
         return "tools" in params or "toolChoice" in params
 
     @classmethod
     def of(cls, waiting: PendingQuestion) -> "SeenQuestion":
-        """Build a description of a question that the current code asks."""
+        """Describe a question that the current code asks."""
         key, reason, question = waiting.key, waiting.reason, waiting.question
         match question:
             case FormQuestion():
@@ -129,7 +129,7 @@ class Answer:
 
 @dataclass(slots=True)
 class RecordedRound:
-    """One round: either questions and their answers, or a wait for approvals and their decisions."""
+    """One round: questions with their answers, or a wait for approvals with the decisions."""
 
     number: int
     leg: int
@@ -144,7 +144,7 @@ class RecordedRound:
 
 
 class RoundEnding(Enum):
-    """The call's end after its last round."""
+    """A call's ending after its last round."""
 
     BODY = "body"
     DECLINED = "declined"
@@ -154,7 +154,7 @@ class RoundEnding(Enum):
     WAITS = "waits"
     """The answers or the approval decisions never arrived."""
     UNANSWERED = "unanswered"
-    """The client answered a question with a protocol error, which failed the call. This happens only in the live era.
+    """The client answered a question with a protocol error, and so the call failed. This happens only in the live era.
     """
     UNKNOWN = "unknown"
 
@@ -220,7 +220,7 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
     if began is None or (call.servings and call.servings[0].leg != 1):
         raise NotReplayable("its start is not in these transcripts; also pass the older files")
     if began.within is not None or began.era == "direct":
-        raise NotReplayable("the server itself made this call, from another call")
+        raise NotReplayable("the server itself made this call, while it served another call")
     if began.arguments is None:
         raise NotReplayable("the transcript has no arguments")
     chain = _chain(call, whole=whole)
@@ -231,7 +231,7 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
         method=began.method,
         name=began.tool,
         version=began.version,
-        # A task is rehearsed like a call in the retry era, whose client sends a new request for each leg.
+        # Rehearse a task like a call in the retry era, in which the client sends a new request for each leg.
         era="live" if began.era == "live" else "retry",
         is_task=any(serving.is_handed for serving in call.servings),
         build=began.build,
@@ -244,12 +244,12 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
 
 
 def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
-    """Return one serving per leg: the one whose result the client used."""
+    """Return one serving for each leg: the serving whose result the client used."""
     chain = call.chain
     legs = {serving.leg for serving in chain}
     missing = max(legs) - len(legs)
     if missing:
-        # A corrupt leg number may claim a huge number of legs, so limit the missing legs that are listed.
+        # A corrupt leg number may imply a huge number of missing legs, so list only some of them.
         named = islice((leg for leg in count(1) if leg not in legs), min(missing, _MAX_NAMED_LEGS))
         numbers = ", ".join(map(str, named)) + (", ..." if missing > _MAX_NAMED_LEGS else "")
         raise NotReplayable(f"leg {numbers} is not in these transcripts; pass the files of all instances")
@@ -257,10 +257,10 @@ def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
         last = chain[-1].leg
         if whole:
             raise NotReplayable(
-                f"leg {last} was answered by the ledger, and these transcripts lack the leg that ran the body; "
+                f"leg {last} was answered by the ledger, and the leg that ran the body is not in these transcripts; "
                 "pass the files of all instances"
             )
-        # Check only the answers before this leg, because the transcript does not show the effect of this leg's answers.
+        # Check only the answers before this leg. The transcript does not show what the answers on this leg caused.
         return chain[:-1]
     return chain
 
@@ -281,7 +281,7 @@ def _rounds(chain: list[Serving], *, whole: bool) -> list[RecordedRound]:
             written = line.token.computed if line.token is not None else {}
             computed |= {key: kept.value for key, kept in written.items() if isinstance(kept, Revealed)}
             if not whole and not line.questions and not line.approvals and line.by == "resolvers":
-                # This round asked nothing: it only gave the call an ID for the ledger.
+                # This round had no questions. It only gave the call an ID for the ledger.
                 continue
             known = whole or line.by == "resolvers"
             questions = {shown.key: _question(shown, whole=whole) for shown in line.questions} if known else {}
@@ -310,13 +310,14 @@ def _take_answers(round_: RecordedRound, answers: tuple[ReadAnswer, ...], *, kno
 
 def _take_decisions(rounds: list[RecordedRound], decisions: tuple[ReadDecision, ...]) -> None:
     """Add each decision to the latest round that waited for its approval. Every later leg reads the decisions again, so
-    they are recorded several times.
+    a decision may be recorded several times.
     """
     for read in decisions:
         round_ = next((round_ for round_ in reversed(rounds) if read.key in round_.approvals), None)
         if round_ is None or read.key in round_.decisions:
             continue
-        # Code can read the approver and the reason only after an approval, so only an approval requires these values.
+        # Code can read the approver and the reason only after an approval, so these values are not required for a
+        # rejection.
         is_needed = read.outcome == "approved" or isinstance(read.data, Revealed)
         person = _revealed_as(dict[str, Any], read.data) if is_needed else None
         who, reason = (
@@ -340,7 +341,7 @@ def _question(shown: ShownQuestion, *, whole: bool) -> SeenQuestion:
 
 
 def _revealed_as(kind: type[T], kept: Recorded | None) -> T | None:
-    """Return a revealed transcript value if it has this type, else None."""
+    """Return a revealed transcript value if it has the given type, else None."""
     value: Any = revealed(kept)
     return value if isinstance(value, get_origin(kind) or kind) else None
 
@@ -348,7 +349,7 @@ def _revealed_as(kind: type[T], kept: Recorded | None) -> T | None:
 def _ending(last: Serving, rounds: list[RecordedRound]) -> RoundEnding:
     line = last.lines[-1]
     if isinstance(line, AskedLine):
-        # After a round of resolvers without questions, the body runs.
+        # If resolvers end a round without questions, the body runs next.
         waits = line.questions or line.approvals or line.by != "resolvers"
         return RoundEnding.WAITS if waits else RoundEnding.BODY
     if not isinstance(line, EndedLine):
@@ -372,5 +373,5 @@ def revealed(kept: Recorded | None) -> JsonValue:
         NotReplayable: The value was not revealed.
     """
     if isinstance(kept, Digested):
-        raise NotReplayable(f"recorded without reveal; {_HOW_TO_REVEAL}")
+        raise NotReplayable(f"its values are not revealed; {_HOW_TO_REVEAL}")
     return kept.value if kept is not None else None

@@ -1,9 +1,9 @@
 """Rehearsals: legs that stop before the body, to show which questions the current build asks.
 
-All the code that comes before the body is run: middleware, visibility gates, confirmations, resolvers and their context
-managers, which exit as they do after a failure. A rehearsal can also run the body, either to its end or to the first
-step that has no result yet. Each leg has a separate ledger, tracers and bus, so it has no effects outside the
-application. A leg receives its journal and approval decisions directly, without a token.
+A rehearsal runs all code that comes before the body: middleware, visibility gates, confirmations, resolvers and context
+managers. The context managers exit as they do after a failure. A rehearsal can also run the body, either to its end or
+to the first step that has no result yet. Each leg has a separate ledger, tracers and bus, so it has no effects outside
+the application. A leg receives its journal and approval decisions directly, without a token.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, U
 Bodies = Literal["stop", "repeat", "to_step", "run"]
 """Where a leg that reaches its body ends: before the body, at the first step without a result, or after the body.
 
-`repeat` acts like `to_step`, for a leg that has run before. `to_step` does not run a body that must run only once.
+`repeat` acts like `to_step`, but is for a leg that has run before. `to_step` does not run a body that must run only
+once.
 """
 
 
 class End(Enum):
-    """End state of a rehearsed leg."""
+    """A rehearsed leg's result."""
 
     ASKS = "asks"
     BODY = "body"
@@ -59,60 +60,60 @@ class End(Enum):
     """The user's answer ended the call."""
     FAILED = "failed"
     REJECTED = "rejected"
-    """The client cannot be asked."""
+    """The call was rejected, because its client cannot be asked."""
     UNREACHED = "unreached"
     """The request did not reach the called function."""
 
 
 class _BodyReached(MCPError):
-    """Ends a leg before its body begins. It is an `MCPError` because other exceptions would be converted."""
+    """Ends a leg before its body begins. This is an `MCPError`, because any other exception would be converted."""
 
     def __init__(self) -> None:
         super().__init__(code=INTERNAL_ERROR, message="this is a rehearsal; the body does not run")
 
 
 class _StepReached(BaseException):
-    """End of a leg before a step. It is not an `Exception`, because the author's code around the step could catch an
+    """Ends a leg before a step. This is not an `Exception`, because the author's code around the step could catch an
     `Exception`.
     """
 
 
 @dataclass(slots=True)
 class RehearsedLeg(Unfailing):
-    """Result of one leg, and the tracer that observes the leg.
+    """Result of one leg, and the tracer that observes this leg.
 
-    The tracer raises to end the leg, so it is not wrapped in a guard.
+    The tracer ends the leg by raising an exception, so it must not be wrapped in a guard that catches exceptions.
     """
 
     end: End = End.UNREACHED
     questions: tuple[PendingQuestion, ...] = ()
     approvals: tuple[PendingQuestion, ...] = ()
-    """The approvals for which the call would wait."""
+    """The approvals for which the call would now wait."""
     journal: Journal | None = None
     """The journal for the next leg."""
     reason: str = ""
-    """The reason that the leg ended without questions and without reaching the body."""
+    """Why the leg ended, if it asked no questions and did not reach the body."""
     called: str | None = None
-    """The inner function whose body was reached while parameters were filled. That body did not run."""
+    """The inner function that was called while parameters were filled. Its body was reached but did not run."""
     step: str = ""
     """The step that would run."""
     is_withheld: bool = False
-    """True if the leg ended before a body that can ask, because that body must run once."""
+    """True if the body can ask questions but was not started, because it must run only once."""
     result: BaseModel | None = None
     """The result that the client receives."""
     hidden_item: str | None = None
-    """An item that was served although it is hidden from the request."""
+    """An item that was served although it is hidden from this request."""
     decided: Mapping[str, ApprovalState] = field(default_factory=dict[str, ApprovalState])
     """The leg's approval decisions, by approval name."""
     bodies: Bodies = "stop"
     _declined: bool = False
 
     def begin(self, beginning: Beginning) -> Watch:
-        """Watch the leg, but not calls within it."""
+        """Watch the leg, but not any calls within it."""
         return self._watch if beginning.within is None else lambda fact: None
 
     def reject(self, rejection: TokenRejection) -> None:
-        """Ignore the rejection: a rehearsal has no tokens."""
+        """Ignore the rejection, because a rehearsal does not use tokens."""
 
     def stop(self, function: AskingFunction, *, outermost: bool) -> None:
         """End a leg before its body, unless the body may run to its end or to its first step without a result.
@@ -123,23 +124,22 @@ class RehearsedLeg(Unfailing):
         """
         asks, once = bool(function.contexts), function.policy(OncePolicy) is not None
         may_run = self.bodies == "repeat" or (self.bodies == "to_step" and not once)
-        # A body that cannot ask has no steps to stop at, so it does not run with `repeat` or `to_step`.
+        # With `repeat` or `to_step`, do not run a body that cannot ask, because it has no steps at which to stop.
         if self.bodies == "run" or (may_run and outermost and asks):
             return
         if not outermost:
             self.called = function.owner
-            raise RoundtripError(f"{function.owner} is called during a rehearsal, which does not run its body")
+            raise RoundtripError(f"{function.owner} was called during a rehearsal, so its body does not run")
         self.end, self.is_withheld = End.BODY, asks and once
         raise _BodyReached
 
     def let_in(self, owner: str) -> None:
-        """Record an item that was served although it is hidden from the request."""
+        """Record an item that was served although it is hidden from this request."""
         self.hidden_item = owner
 
     def _watch(self, fact: Any) -> None:
         if isinstance(fact, Transition):
-            # After the rehearsal has stopped the leg at the body or a step, a failure is only a consequence of that
-            # stop.
+            # If the rehearsal stopped the leg at the body or at a step, a failure is only a consequence of that stop.
             if self.end not in (End.BODY, End.STEP):
                 self.end = _END_BY_EVENT.get(fact.event, self.end)
                 if fact.event is Event.ASK:
@@ -180,26 +180,28 @@ class _BodyStop(LegPart):
 
 
 class Rehearsal(LegExtension):
-    """Innermost middleware of a rehearsing server: it gives each request a journal, and stops the request's leg."""
+    """Innermost middleware of a server during a rehearsal. It gives each request a journal, and stops the request's
+    leg.
+    """
 
     def __init__(self, effects: Effects) -> None:
         self._effects = effects
         self.next(None, {})
 
     def next(self, journal: Journal | None, decisions: Mapping[str, ApprovalState], bodies: Bodies = "stop") -> None:
-        """Prepare the next request. It continues the call that has this journal and these decisions, or begins a new
-        call.
+        """Prepare the next request. If a journal is given, the request continues the call that has this journal and
+        these decisions. Otherwise, the request begins a new call.
         """
         self.journal = journal
         self.rehearsed = RehearsedLeg(decided=decisions, bodies=bodies)
         """The last request's result."""
-        # Every leg gets new effects, because claims from one leg must not affect the next leg, which may come earlier
-        # in the call.
+        # Give every leg new effects: claims from one leg must not affect the next leg, which may come earlier in the
+        # call.
         self._effects.use(Effects(None, Tracers((self.rehearsed,)), InMemorySubscriptionBus(), dry_run=self.rehearsed))
 
     @override
     def join(self, leg: OpenLeg) -> LegPart:
-        # A rehearsal has no authenticated user, and shows its tickets to no user.
+        # A rehearsal has no authenticated user, and does not show its tickets to any user.
         leg.binds_tickets = False
         return _BodyStop(self.rehearsed, leg.function, outermost=leg.record is not None)
 
@@ -211,7 +213,7 @@ class Rehearsal(LegExtension):
         try:
             return await call_next(ctx)
         except (_StepReached, BaseExceptionGroup):
-            # A task group in the body wraps the exception in a group.
+            # If the body uses a task group, the exception arrives inside an exception group.
             if self.rehearsed.end is not End.STEP:
                 raise
             raise _BodyReached from None

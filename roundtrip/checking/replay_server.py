@@ -1,4 +1,4 @@
-"""Rehearsal of single legs, through a real client that declares the recorded client's capabilities."""
+"""Rehearsal of single legs through a real client. The client declares the recorded client's capabilities."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -33,7 +33,7 @@ from roundtrip.server.attach import Attached
 
 
 class ReplayServer:
-    """A server that rehearses, and its clients, which play single legs. Use `open_replay_server` to create it."""
+    """A server in rehearsal, and the clients that play single legs on it. Use `open_replay_server` to create it."""
 
     def __init__(self, server: Attached, rehearsal: Rehearsal, clients: AsyncExitStack, *, seconds: float) -> None:
         self._server = server
@@ -55,7 +55,7 @@ class ReplayServer:
         decisions: Mapping[str, ApprovalState],
         bodies: Bodies,
     ) -> RehearsedLeg:
-        """Serve one leg of a call: the first leg, or a leg with answers to a journal's questions.
+        """Serve one leg of a call: the first leg, or a leg that answers a journal's questions.
 
         Args:
             call: The call.
@@ -90,7 +90,7 @@ class ReplayServer:
     async def _send(self, session: ClientSession, call: RecordedCall, responses: dict[str, InputResponse]) -> BaseModel:
         leg = LegRequest(call.name, call.arguments, answers=responses or None, method=cast("Method", call.method))
         if call.method == "tools/call":
-            # A new call would get the highest version, so request the recorded version.
+            # By default, a new call gets the highest version, so request the recorded version.
             meta = None if call.version is None else {"roundtrip/version": call.version}
             return await send(session, replace(leg, meta=meta))
         kind = "prompt" if call.method == "prompts/get" else "resource"
@@ -100,7 +100,7 @@ class ReplayServer:
         if self._server.asking_item(kind, leg.name) != call.name:
             # If the server does not serve this item in legs, the check could not stop before the item's body.
             name = "prompt" if kind == "prompt" else "resource template"
-            raise MCPError(code=0, message=f"no {name} with this name can ask")
+            raise MCPError(code=0, message=f"the server has no {name} with this name that can ask questions")
         return await send(session, leg)
 
     async def _client(self, kinds: frozenset[Kind]) -> Client:
@@ -127,14 +127,14 @@ async def open_replay_server(server: Attached, *, seconds: float) -> AsyncGenera
         server: The server. It must not serve other clients during the rehearsal.
         seconds: The time limit of a leg.
     """
-    # The rehearsal outlives the clients, so that it covers the server's lifespan.
+    # Keep the rehearsal open longer than the clients, so that it also covers the end of the server's lifespan.
     with rehearsing(server) as rehearsal:
         async with AsyncExitStack() as clients:
             yield ReplayServer(server, rehearsal, clients, seconds=seconds)
 
 
 def _response(answer: Answer) -> InputResponse | None:
-    """Return an answer as the client sent it, or None if it cannot be sent."""
+    """Return an answer in the form that the client sent, or None if it cannot be sent."""
     if answer.action is None:
         return None
     kind = answer.question.kind

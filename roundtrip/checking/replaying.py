@@ -1,4 +1,4 @@
-"""Replay of a recorded call: rebuilt journals let the server's current code continue from any round."""
+"""Replay of a recorded call. Rebuilt journals let the server's current code continue from any round."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ _MAX_AGE_SECONDS: Final = 60.0
 
 
 class Replay:
-    """A recorded call, and the means to replay it on the current server.
+    """A recorded call that can be replayed on the current server.
 
     Args:
         server: The server that replays the legs.
@@ -41,7 +41,9 @@ class Replay:
         self._now = now
 
     def find_record(self, waiting: PendingQuestion, recorded: Mapping[str, T]) -> T | None:
-        """Return the record of a question that is asked again, under any of its names, or None."""
+        """Return the record of a question that is asked again. Look for any of the question's names; return None if no
+        name is recorded.
+        """
         return next((recorded[name] for name in names_of(waiting) if name in recorded), None)
 
     def answers_before(self, done: int) -> dict[str, Answer]:
@@ -60,11 +62,11 @@ class Replay:
         return decisions
 
     def _pin(self, question: SeenQuestion) -> bytes:
-        """Compute a question's pin with this server's key, because the server does not have the recorded keys."""
+        """Compute a question's pin with this server's key, because the recorded key is not available."""
         return self.server.pinner.pin(self.call.id, *question.digests)
 
     def journal_for(self, round_: RecordedRound, done: int) -> Journal:
-        """Rebuild a round's journal, with the answers from the first `done` rounds."""
+        """Rebuild a round's journal with the answers from the first `done` rounds."""
         return Journal(
             call_id=self.call.id,
             born=self._now,
@@ -72,7 +74,7 @@ class Replay:
             end=self._now + _MAX_AGE_SECONDS,
             leg=round_.leg,
             round=round_.number,
-            # The build's name must differ from the current build, which did not ask these questions.
+            # The name must differ from the current build, which did not ask these questions.
             build=f"{self.call.build}, recorded",
             version=self.call.version,
             entries={
@@ -88,14 +90,15 @@ class Replay:
         )
 
     async def play_leg(self, journal: Journal | None, answers: Sequence[Answer]) -> RehearsedLeg:
-        """Play one leg. If the leg only gives the call a token, as for an exactly-once tool, also play the next leg."""
+        """Play one leg. Also play the next leg if this leg only gives the call a token, as for an exactly-once tool."""
         leg = await self.server.play_leg(self.call, journal, answers, self.decisions, self.bodies)
         if leg.end is End.ASKS and not leg.questions and not leg.approvals:
             leg = await self.server.play_leg(self.call, leg.journal, (), self.decisions, self.bodies)
         return leg
 
     async def play_next_leg(self, leg: RehearsedLeg, before: RecordedRound, asked: RecordedRound) -> RehearsedLeg:
-        """Play the leg that delivers one round's recorded answers and decisions. It should then ask the next round.
+        """Play the leg that delivers one round's recorded answers and decisions. This leg should then ask the next
+        round.
 
         Args:
             leg: The leg that asked the earlier round.
@@ -107,7 +110,7 @@ class Replay:
                 self.decisions[waiting.key] = ApprovalState("recorded", waiting.question.message.hex(), decision)
         pairs = [(waiting, self.find_record(waiting, before.answers)) for waiting in leg.questions]
         answers = [replace(answer, question=SeenQuestion.of(waiting)) for waiting, answer in pairs if answer]
-        # The results of steps that run on this leg were recorded with the round that this leg asks.
+        # If steps run on this leg, their results were recorded with the round that this leg asks.
         computed = {key: Computed(value) for key, value in asked.computed.items()}
         journal = replace(leg.journal, computed=computed) if leg.journal is not None else None
         return await self.play_leg(journal, answers)
@@ -126,9 +129,9 @@ def whole_call(traced: TracedCall) -> RecordedCall:
 
 
 def obstacle_at(round_: RecordedRound) -> str | None:
-    """Return the reason that a body cannot be replayed past a round, or None."""
+    """Return the reason that a body cannot be replayed past a round; None if it can be replayed."""
     if round_.by == "author":
-        return "its function asks by hand, so the answers are not recorded"
+        return "its function builds its questions by hand, so the answers are not recorded"
     if round_.by == "body" and not round_.questions and not round_.approvals:
         return "its task waited for a time or a signal, which a replay cannot repeat"
     return None

@@ -13,14 +13,16 @@ _MAX_TEXT_CHARS: Final = 500
 
 
 class Verdict(StrEnum):
-    """Result of one call's check."""
+    """Outcome of one call's check."""
 
     COMPATIBLE = "compatible"
     ASKS_AGAIN = "asks again"
     """The call continues as recorded, but some answers no longer count."""
     DIVERGES = "diverges"
     NOT_CHECKED = "not checked"
-    """The call or its body's questions could not be replayed, and the check found no differences."""
+    """The call, or its body's questions, could not be replayed. In the part that was replayed, the check found no
+    differences.
+    """
 
 
 class Cause(StrEnum):
@@ -35,7 +37,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AskedAgain:
-    """A question whose answer no longer counts."""
+    """A question whose recorded answer no longer counts."""
 
     cause: Cause
     before: SeenQuestion
@@ -59,23 +61,23 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The round at which the call begins to differ from its record."""
+    """The round from which on a call differs from its record."""
 
     round: int
-    """The number of the round that differs. If the record has no such round, the number that it would have had."""
+    """The number of the round that differs. If this round was not recorded, the number that it would have had."""
     expected: Turn
     actual: Turn
 
     @property
     def gist(self) -> tuple[object, ...]:
-        """Return a comparison key, which is equal for legs that show the same divergence."""
+        """Return a key for comparison. It is equal for legs that show the same divergence."""
         expected, actual = self.expected.keys, self.actual.keys
         return expected - actual, actual - expected, "" if actual else self.actual.text
 
 
 @dataclass(slots=True)
 class CheckResult:
-    """Check result of one recorded call."""
+    """The check's result for one recorded call."""
 
     call: str
     method: str
@@ -85,11 +87,11 @@ class CheckResult:
     notes: list[str] = field(default_factory=list[str])
     """Notes about what the check could not cover."""
     not_checked: str | None = None
-    """The reason that the call was not checked completely."""
+    """Why the call was not checked completely."""
 
     @property
     def verdict(self) -> Verdict:
-        """Return the check's most serious result."""
+        """Return the most serious outcome that the check found."""
         if self.divergences:
             return Verdict.DIVERGES
         if self.again:
@@ -112,7 +114,7 @@ class CheckResult:
             self.again.append(item)
 
     def note_divergence(self, item: Divergence) -> None:
-        """Add a divergence, unless an earlier leg showed the same one."""
+        """Add a divergence, unless an earlier leg showed the same divergence."""
         if all(other.gist != item.gist for other in self.divergences):
             self.divergences.append(item)
 
@@ -230,7 +232,7 @@ def words(question: SeenQuestion) -> str:
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the differences between two forms, by path."""
+    """Yield the differences between two forms. Each difference names its path in the form."""
     old, new = dict(_leaves(before)), dict(_leaves(now))
     for path in dict.fromkeys([*old, *new]):
         if old.get(path) != new.get(path):
@@ -248,7 +250,7 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def quoted(text: str) -> str:
-    """Return a transcript text in quotes, safe for a terminal."""
+    """Return a transcript text in quotes. The result is safe to print on a terminal."""
     return f"'{_cut(printable(text))}'"
 
 

@@ -1,4 +1,6 @@
-"""Report on a connected client: which questions it can be asked, and other facts. The client's texts are untrusted."""
+"""Report on a connected client: which questions it can be asked, and what is known about it. The client's texts are
+untrusted.
+"""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ from roundtrip.text import printable
 _MAX_NAME_CHARS: Final = 200
 _MAX_DECLARED_CHARS: Final = 2000
 _HASTY_SECONDS: Final = 0.5
-"""An answer that arrives within this time is faster than a person can read a form."""
+"""Seconds that a person needs at least to read a form. A faster answer was probably not given by a person."""
 
 _PROBES: Final = {
     "form": Elicit("?", bool),
@@ -32,7 +34,7 @@ _PROBES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Trial form's result."""
+    """Result of showing the trial form."""
 
     answer: str
     seconds: float
@@ -53,8 +55,8 @@ class ClientReport:
     revision: str
     declared: dict[str, Any]
     obstacles: dict[str, str]
-    """Maps each kind of question to the reason that the client cannot be asked; the reason is empty if the client can
-    be asked.
+    """For each kind of question, the reason that the client cannot be asked. The reason is empty if the client can be
+    asked.
     """
     known: KnownClient | None
     trial: Trial | None = None
@@ -65,7 +67,7 @@ class ClientReport:
         return printable(f"{self.name} {self.version}".strip()[:_MAX_NAME_CHARS]) or "a client without a name"
 
     def lines(self) -> Iterator[str]:
-        """Return the report as lines of text."""
+        """Yield the report as lines of text."""
         how = "returned, and answered in a new request" if is_retry_era(self.revision) else "sent over its connection"
         yield f"{self.title}, protocol {self.revision}: questions are {how}"
         declared = json.dumps(self.declared, sort_keys=True)
@@ -111,7 +113,7 @@ class ClientReport:
 
 
 def client_report(request: ServerRequestContext[Any, Any]) -> ClientReport:
-    """Return the facts about a request's client."""
+    """Return what is known about the client that sent a request."""
     params = request.session.client_params
     name, version = (params.client_info.name, params.client_info.version) if params is not None else ("", "")
     capabilities: ClientCapabilities = request.session.client_capabilities or ClientCapabilities()

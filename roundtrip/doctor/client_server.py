@@ -1,4 +1,4 @@
-"""Server of `roundtrip doctor --client`: its one tool reports which questions a connected client can be asked.
+"""Server for `roundtrip doctor --client`. Its only tool reports which questions a connected client can be asked.
 
 `roundtrip serve roundtrip.doctor.client_server:make_server` makes the server available on the internet.
 """
@@ -21,7 +21,7 @@ NAME: Final = "roundtrip-doctor"
 TOOL: Final = "what_can_you_ask"
 
 _MAX_CLIENTS: Final = 1000
-"""Maximum number of reported clients to remember."""
+"""Maximum number of clients to remember after they were reported."""
 _QUESTION: Final = "This is a test by roundtrip doctor. Do you see this form?"
 
 
@@ -29,7 +29,7 @@ def make_server(tell: Callable[[ClientReport], None] | None = None) -> Server[An
     """Create the server.
 
     Args:
-        tell: A function that receives each client's report, once when the client connects, and after each trial. By
+        tell: A function that receives each client's report when the client connects, and again after each trial. By
             default, it prints the report to standard error.
     """
     tell = _print if tell is None else tell
@@ -48,7 +48,7 @@ def make_server(tell: Callable[[ClientReport], None] | None = None) -> Server[An
     server = Server[Any](
         NAME,
         instructions=f"Call {TOOL} to see which questions this server may ask the user of this client.",
-        # The probe is off, because these processes do not continue each other's calls.
+        # Turn the probe off, because these processes do not continue each other's calls.
         probe=False,
         trace=False,
         middleware=[greet],
@@ -80,6 +80,6 @@ def _now() -> float:
 
 
 def _print(report: ClientReport) -> None:
-    # Over stdio, standard output belongs to the protocol.
+    # Do not print to standard output, because it carries the protocol if the transport is stdio.
     sys.stderr.write("\n".join(["", *report.lines(), ""]))
     sys.stderr.flush()

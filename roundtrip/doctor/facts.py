@@ -1,4 +1,5 @@
-"""Observations of a service from outside: its addresses, the instances behind them, and calls between instances.
+"""The doctor's observations of a service from outside: its addresses, the instances behind them, and calls between
+instances.
 
 Instance reports are untrusted. The models that parse them limit every value.
 """
@@ -29,13 +30,13 @@ class TaskFacts(BaseModel):
     states: Annotated[dict[_Word, int], Field(max_length=20)] = {}
     """Task counts by state."""
     keys: Annotated[dict[_Word, int], Field(max_length=200)] = {}
-    """Task counts by key hint; the empty hint counts tasks that are not encrypted."""
+    """Task counts by key hint. The empty hint counts the tasks that are not encrypted."""
     own_keys: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
-    """Hints for the keys with which this instance can decrypt tasks. The first key is also used to encrypt."""
+    """Hints for the keys that this instance can use to decrypt tasks. It encrypts with the first key."""
     overdue: Annotated[int, Field(ge=0)] = 0
     """How many tasks are more than a minute overdue."""
     is_whole: bool = True
-    """False if the store has more tasks than the instance has counted."""
+    """False if the instance counted only some of the tasks in the store."""
     runs: bool
     """True if the instance runs tasks."""
 
@@ -51,13 +52,13 @@ class Facts(BaseModel):
     python: _Word
     name: _Word
     keys: Annotated[tuple[_Word, ...], Field(max_length=64)]
-    """Key hints, beginning with the signing key's. Empty if an SDK policy has a custom codec."""
+    """Key hints. The first hint is the signing key's. Empty if an SDK policy has a custom codec."""
     own_key: bool
     audience: Annotated[str, StringConstraints(max_length=2000)]
     build: _Word
-    """A digest of all tools, to compare instances."""
+    """A digest of all tools, by which instances can be compared."""
     builds: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
-    """The tools' builds, named as in traces and tokens. Earlier versions do not report them."""
+    """The builds of the tools, with the same names as in traces and tokens. Earlier versions do not report them."""
     tools: Annotated[dict[_Word, _Word], Field(max_length=5000)]
     ledger: _Word
     reach: Literal["process", "machine", "fleet"]
@@ -67,10 +68,10 @@ class Facts(BaseModel):
     caller: _Word | None
     """A digest of the principal that the instance sees in the doctor's requests."""
     transport: _Word | None = None
-    """How the instance serves HTTP requests on 2026-07-28, and why. None from earlier versions, which do not report it.
+    """How the instance serves HTTP requests on 2026-07-28, and why. Earlier versions do not report this, so it is None.
     """
     group: _Word | None = None
-    """An ID that all workers under one `roundtrip serve` share."""
+    """An ID that is the same for all workers under one `roundtrip serve`."""
     workers: Annotated[int, Field(ge=1, le=_MAX_WORKERS)] | None = None
     """How many workers the group has."""
 
@@ -81,7 +82,7 @@ class Facts(BaseModel):
 
 
 class InstanceReport(Facts):
-    """An instance's report, with additional values that apply only to one response."""
+    """An instance's report, and additional values that apply to only one response."""
 
     clock: Annotated[float, Field(ge=0, le=_MAX_CLOCK)]
     mark: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")] | None = None
@@ -91,14 +92,14 @@ class InstanceReport(Facts):
 
 
 class ProbeCallResult(BaseModel):
-    """A probe call's result: which instances served its first leg and its last leg."""
+    """A probe call's result. It names the instances that served the first leg and the last leg."""
 
     instance: _Id
     began: _Id
 
 
 class LedgerCheck(StrEnum):
-    """Result of one instance's search in its ledger for another instance's mark."""
+    """Result of looking in one instance's ledger for another instance's mark."""
 
     SEEN = "seen"
     ABSENT = "absent"
@@ -117,11 +118,11 @@ class ProbedInstance:
     uncertainty: float
     """The maximum error in the offset, in seconds."""
     look: LedgerCheck | None = None
-    """None if no mark was set, or if the instance needs no ledger."""
+    """None if no mark was set, or if the instance does not need a ledger."""
 
 
 class Obstacle(StrEnum):
-    """Reason that an address could not be probed."""
+    """Reason that an address cannot be probed."""
 
     UNREACHABLE = "unreachable"
     TLS = "tls"
@@ -130,14 +131,14 @@ class Obstacle(StrEnum):
     NOT_FOUND = "not-found"
     NOT_MCP = "not-mcp"
     OLD = "old"
-    """The server supports no revision that returns questions."""
+    """The server does not support any revision that returns questions."""
     NO_PROBE = "no-probe"
     STRANGE = "strange"
     """The server has another tool with the probe's name."""
 
 
 class LiveQuestion(StrEnum):
-    """Result of asking a question over a connection on an older protocol revision."""
+    """Result of trying to ask a question over a connection on an older protocol revision."""
 
     YES = "yes"
     NO = "no"
@@ -145,7 +146,7 @@ class LiveQuestion(StrEnum):
 
 
 class ProbeOutcome(StrEnum):
-    """Probe call's outcome."""
+    """A probe call's result."""
 
     DONE = "done"
     REJECTED = "rejected"
@@ -154,7 +155,7 @@ class ProbeOutcome(StrEnum):
 
 @dataclass(slots=True)
 class Endpoint:
-    """Service address, with its observations."""
+    """An address of the service, and what was observed there."""
 
     url: str
     trouble: Obstacle | None = None
@@ -167,7 +168,7 @@ class Endpoint:
     probes: int = 0
     """How many requests were sent to find instances."""
     quiet: int = 0
-    """How many requests in a row, up to the last one, found no new instance."""
+    """How many requests have been sent since a new instance was last found."""
     failures: list[str] = field(default_factory=list[str])
     """The errors from failed requests."""
     ready: int | None = None
@@ -176,7 +177,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ProbedCall:
-    """A probe call. Its first leg went to one address, and its second leg to the same or another address."""
+    """A probe call. Its first leg is sent to one address, and its second leg to the same address or another one."""
 
     start: int
     end: int
@@ -190,20 +191,20 @@ class ProbedCall:
 
 @dataclass(slots=True)
 class Observed:
-    """All observations about a service."""
+    """Everything that was observed about a service."""
 
     endpoints: list[Endpoint]
     instances: dict[str, ProbedInstance] = field(default_factory=dict[str, ProbedInstance])
-    """The instances by ID, in discovery order."""
+    """The instances by ID, in the order in which they were found."""
     journeys: list[ProbedCall] = field(default_factory=list[ProbedCall])
     expected: int | None = None
     """How many instances the user expects."""
     marker: str | None = None
-    """The instance that set the mark in its ledger."""
+    """The instance that set a mark in its ledger."""
 
     @property
     def announced(self) -> int:
-        """Return how many instances must exist according to the reported worker counts."""
+        """Return how many instances must exist, because the reported worker counts say so."""
         groups: dict[str, list[ProbedInstance]] = {}
         for name, instance in self.instances.items():
             groups.setdefault(instance.facts.group or f"alone {name}", []).append(instance)
@@ -217,7 +218,7 @@ class Observed:
     def label(self, instance: str | None) -> str:
         """Return an instance's short name in this report."""
         ids = list(self.instances)
-        return f"#{ids.index(instance) + 1}" if instance is not None and instance in ids else "an instance not found"
+        return f"#{ids.index(instance) + 1}" if instance is not None and instance in ids else "an unknown instance"
 
     def labels(self, instances: Iterable[str]) -> str:
         """List several instances, such as `#1, #2 and #4`."""

@@ -1,4 +1,4 @@
-"""Findings about a service. They are derived from observations, without further requests."""
+"""Findings about a service. They are derived from the observations, without sending further requests."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _MAX_SKEW_SECONDS: Final = SKEW
 _NOTED_SKEW_SECONDS: Final = 5.0
 _SAME_KEYS: Final = "Give all instances the same ROUNDTRIP_KEY_FILE or ROUNDTRIP_KEYS, or the same keys=."
 _NO_WAY_BACK: Final = "no way back"
-"""Part of the error that a server sends when it has no connection on which it can ask an older client."""
+"""Part of the error from a server that cannot ask an older client, because no connection can carry the question."""
 _MAX_NAMED_TOOLS: Final = 5
 _LEDGER_RETRY: Final = "Run this again; the probe sets a limited number of marks per minute."
 _NTP: Final = "Synchronize all machines with NTP (`timedatectl`, `chronyc tracking`)."
@@ -39,7 +39,7 @@ _UNEXPLAINED: Final = (
 
 
 class Level(StrEnum):
-    """Finding severity."""
+    """A finding's severity."""
 
     OK = "ok"
     NOTE = "note"
@@ -48,7 +48,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Conclusion from the observations, with advice."""
+    """A conclusion from the observations, with advice."""
 
     level: Level
     topic: str
@@ -61,7 +61,7 @@ _Entry = tuple[Level, str] | tuple[Level, str, str]
 
 
 def findings_of(seen: Observed) -> list[Finding]:
-    """Return all findings. Those about addresses come first."""
+    """Return all findings. Findings about addresses come first."""
     checks: Sequence[tuple[str, Callable[[Observed], Iterator[_Entry]]]] = (
         ("reach", _endpoints),
         ("instances", _number),
@@ -86,7 +86,7 @@ def _endpoints(seen: Observed) -> Iterator[_Entry]:
             yield Level.PROBLEM, f"{endpoint.url}: {text}{detail}", advice
         elif endpoint.failures:
             text = f"{endpoint.url}: {len(endpoint.failures)} of {endpoint.probes} probes failed, the first with: "
-            advice = "An instance behind it is down, or does not answer the probe. Try the instance's address."
+            advice = "An instance behind this address is down or does not answer the probe. Try the instance's address."
             yield Level.PROBLEM, text + endpoint.failures[0], advice
         if endpoint.ready == 503:
             advice = "The instance still answers requests; its log has the reason."
@@ -101,7 +101,7 @@ _PROBLEM_TEXTS: Final = {
     Obstacle.NOT_FOUND: ("there is no MCP server at this path", "The path is /mcp unless the server sets another one."),
     Obstacle.NOT_MCP: ("the response is not MCP", "Is this another service's address, or a proxy's error page?"),
     Obstacle.OLD: (
-        "the server supports no protocol revision that returns questions",
+        "the server does not support any protocol revision that returns questions",
         "The server does not use roundtrip, or a proxy removes headers or fields that it does not know.",
     ),
     Obstacle.NO_PROBE: (
@@ -226,7 +226,7 @@ def _clocks(seen: Observed) -> Iterator[_Entry]:
             text = f"{label}'s clock is {_ahead(only.offset, 'this machine')}; one of them is wrong"
             yield Level.NOTE, text, _NTP
         return
-    # Include this machine's clock in the median, because two instances do not show clock is wrong.
+    # Include this machine's clock in the median, because two instances cannot show which clock is wrong.
     truth = median([0.0, *(instance.offset for instance in instances)])
     spread = _spread(instances)
     if spread > _MAX_SKEW_SECONDS:
@@ -234,7 +234,7 @@ def _clocks(seen: Observed) -> Iterator[_Entry]:
         clocks = "; ".join(
             f"{seen.label(one.facts.instance)}'s clock is {_ahead(one.offset - truth, 'the others')}" for one in wrong
         )
-        text = f"{clocks}; instances reject each other's calls beyond a difference of {_MAX_SKEW_SECONDS:g} s"
+        text = f"{clocks}; if the difference exceeds {_MAX_SKEW_SECONDS:g} s, instances reject each other's calls"
         yield Level.PROBLEM, text, _NTP
     elif spread > _NOTED_SKEW_SECONDS:
         text = f"the clocks differ by {_seconds(spread)}; instances tolerate up to {_MAX_SKEW_SECONDS:g} s"
@@ -247,7 +247,7 @@ def _clocks(seen: Observed) -> Iterator[_Entry]:
 
 
 def _spread(instances: Sequence[ProbedInstance]) -> float:
-    """Return the largest difference between two clocks, minus the measurement's uncertainty."""
+    """Return the largest difference between two clocks, reduced by the measurement's uncertainty."""
     return max(
         abs(one.offset - other.offset) - one.uncertainty - other.uncertainty
         for one, other in combinations(instances, 2)
@@ -281,7 +281,7 @@ def _builds(seen: Observed) -> Iterator[_Entry]:
 
 
 def builds_text(facts: Facts) -> str:
-    """Return the builds that an instance's tools have, named as in traces."""
+    """Return the builds that an instance's tools have, with the same names as in traces."""
     builds = [build_text(build) for build in facts.builds or (facts.build,)]
     return f"build{'s' if len(builds) > 1 else ''} {_some(builds)}"
 
@@ -321,7 +321,7 @@ def _ledger_advice(users: Sequence[ProbedInstance]) -> str:
     kinds = {instance.facts.ledger for instance in users}
     reaches = {instance.facts.reach for instance in users}
     if "process" in reaches:
-        return "A MemoryLedger covers one process. Give all instances one RedisLedger, PostgresLedger or SqliteLedger."
+        return "A MemoryLedger serves one process. Give all instances one RedisLedger, PostgresLedger or SqliteLedger."
     if len(kinds) > 1:
         return f"The instances have different ledgers ({', '.join(sorted(kinds))}). Give all of them the same ledger."
     if "machine" in reaches:
@@ -333,7 +333,7 @@ def _tasks(seen: Observed) -> Iterator[_Entry]:
     all_reports = [(facts, tasks) for facts in _facts(seen) if (tasks := facts.tasks) is not None]
     if unreachable := [facts for facts, tasks in all_reports if tasks.down]:
         text = f"{_labels(seen, unreachable)}: the task store does not answer"
-        yield Level.PROBLEM, text, "The log has the error. Until the store answers, tasks and waiting calls stop."
+        yield Level.PROBLEM, text, "The log has the error. Until the store answers, tasks and waiting calls pause."
     reports = [(facts, tasks) for facts, tasks in all_reports if not tasks.down]
     if not reports:
         return
@@ -342,7 +342,7 @@ def _tasks(seen: Observed) -> Iterator[_Entry]:
     # Instances that share a store report the same tasks, so use the report with the most tasks.
     tasks = max((tasks for _, tasks in reports), key=lambda tasks: sum(tasks.states.values()))
     states = ", ".join(f"{number} {state}" for state, number in sorted(tasks.states.items())) or "none"
-    first = "" if tasks.is_whole else "counted only in part: "
+    first = "" if tasks.is_whole else "only some tasks were counted: "
     keys = ", ".join(f"{number} with {key}" for key, number in sorted(tasks.keys.items()) if key)
     text = f"{first}{states}" + (f"; encrypted: {keys}" if keys else "")
     old = sorted({key for _, each in reports for key in each.keys if key in each.own_keys[1:]})
@@ -406,7 +406,9 @@ def _calls(seen: Observed) -> Iterator[_Entry]:
 
 
 def _reason(seen: Observed, journey: ProbedCall) -> str:
-    """Explain why a token was rejected, from both instances' reports. Return "" if the reports do not explain it."""
+    """Explain why a token was rejected, by comparing both instances' reports. Return "" if the reports do not explain
+    it.
+    """
     behind = seen.behind(journey.end)
     start = seen.instances.get(journey.began or "")
     if start is None or len(behind) != 1:
@@ -427,17 +429,17 @@ def _older_clients(seen: Observed) -> Iterator[_Entry]:
     cannot = [endpoint for endpoint in seen.endpoints if endpoint.older_clients is LiveQuestion.NO]
     if can:
         where = f" at {', '.join(can)}" if cannot else ""
-        yield Level.OK, f"clients on 2025-11-25 and before can be asked by form{where}"
+        yield Level.OK, f"clients on 2025-11-25 and earlier can be asked with forms{where}"
     if cannot:
         where = f" at {', '.join(endpoint.url for endpoint in cannot)}" if can else ""
         details = {each.older_clients_detail for each in cannot if _NO_WAY_BACK not in each.older_clients_detail}
         more = f" ({'; '.join(sorted(details))})" if details else ""
         advice = (
             "With Pages(authenticate=...), they get links to question pages; with the channel 'model', their model "
-            "gets the questions. To ask them by form, use roundtrip serve with one worker (on other hosts: "
-            "stateless_http=False and json_response=False), and let the load balancer keep each client on its instance."
+            "gets the questions. To ask them with forms, use roundtrip serve with one worker (on other hosts, set "
+            "stateless_http=False and json_response=False). The load balancer must keep each client on its instance."
         )
-        text = f"clients on 2025-11-25 and before cannot be asked by form{where}{more}"
+        text = f"clients on 2025-11-25 and earlier cannot be asked with forms{where}{more}"
         yield Level.NOTE, text, advice
 
 

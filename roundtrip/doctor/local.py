@@ -1,4 +1,4 @@
-"""Local instances for the doctor, started with `roundtrip serve` on this machine."""
+"""Local instances for the doctor. `roundtrip serve` starts them on this machine."""
 
 import os
 import queue
@@ -14,7 +14,7 @@ from roundtrip.switches import OWN, PROBE_VARIABLE, RUN_TASKS_VARIABLE
 from roundtrip.text import printable
 
 PROBE_IGNORED: Final = f"{PROBE_VARIABLE} is ignored: only a roundtrip.Server has the probe of roundtrip doctor"
-"""The line that `roundtrip serve` prints for a FastMCP or SDK server, which has no probe."""
+"""The line that `roundtrip serve` prints for a FastMCP or SDK server, because such a server has no probe."""
 
 _INSTANCES: Final = 2
 _START_SECONDS: Final = 60.0
@@ -24,12 +24,12 @@ _COMPLAINS: Final = "roundtrip serve: "
 
 
 class InstanceNotStarted(Exception):
-    """An instance that did not start. The message has the reason, and is safe to print."""
+    """An instance that did not start. The message contains the reason, and is safe to print."""
 
 
 @contextmanager
 def instances_of(target: str) -> Generator[list[str]]:
-    """Start instances of a server, and yield their addresses. The instances end with the `with` block.
+    """Start instances of a server, and yield their addresses. The instances stop when the `with` block ends.
 
     Raises:
         InstanceNotStarted: The server does not start.
@@ -45,14 +45,14 @@ def _start_instance(target: str) -> "Generator[queue.Queue[str | None]]":
     command = [sys.executable, "-m", "roundtrip", "serve", target, "--port", "0", "--workers", "1", "--drain", "0"]
     with subprocess.Popen(  # noqa: S603 - runs this interpreter
         [*command, "--host", "127.0.0.1", "--path", "/mcp", "--log-level", "warning"],
-        # A production fleet may share this server's store, so run only tasks from this process's clients.
+        # A production fleet may share the store with this server, so run only the tasks of this process's clients.
         env={RUN_TASKS_VARIABLE: OWN, **os.environ, PROBE_VARIABLE: "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        # Only the doctor handles Ctrl-C. It then ends the instances.
+        # Only the doctor must receive Ctrl-C. It then stops the instances.
         start_new_session=True,
     ) as process:
         lines: queue.Queue[str | None] = queue.Queue()

@@ -1,7 +1,7 @@
 """The doctor's probe run: it sends requests to a service's addresses, and collects observations.
 
 Every request uses a new connection, so that a load balancer can choose an instance for each request. Some requests run
-concurrently, because one of several workers on the same socket could otherwise get them all.
+concurrently. Otherwise, if several workers share a socket, the same worker could get every request.
 """
 
 import asyncio
@@ -56,9 +56,9 @@ T = TypeVar("T")
 _REQUESTS_AT_ONCE: Final = 8
 _MAX_REQUESTS_AT_ONCE: Final = 32
 _MAX_REQUESTS: Final = 256
-"""Maximum requests to one address."""
+"""Maximum number of requests to one address."""
 _QUIET_REQUESTS_ALONE: Final = 16
-"""How many requests in a row without a new instance end the search if there is only one address."""
+"""If there is only one address, the search ends after this many requests in a row that find no new instance."""
 _QUIET_REQUESTS: Final = 8
 _QUIET_REQUESTS_PER_INSTANCE: Final = 8
 _QUIET_REQUESTS_WHILE_MISSING: Final = 128
@@ -66,7 +66,7 @@ _CALLS_PER_INSTANCE: Final = 6
 _MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
 _FIRST_BAD_STATUS: Final = 300
 _MARK_SECONDS: Final = 40.0
-"""Maximum age of a mark that the doctor looks for. The ledger keeps marks a little longer than this."""
+"""Maximum age of a mark for which the doctor still looks. The ledger keeps marks slightly longer."""
 _MAX_ROUNDS: Final = 3
 _MAX_DETAIL_CHARS: Final = 300
 _MAX_REVISIONS: Final = 32
@@ -75,7 +75,7 @@ _BEGAN_PATTERN: Final = re.compile(r"instance ([0-9a-f]{12})$", re.ASCII)
 _RESULT: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(CallToolResult | InputRequiredResult)
 _AGREED: Final = ElicitResult(action="accept", content={"value": True})
 _PROBE_CALL: Final = LegRequest(PROBE_TOOL, {"journey": True})
-"""A probe call's first leg."""
+"""The first leg of a probe call."""
 
 
 class _RequestFailed(Exception):
@@ -92,10 +92,10 @@ class _RejectedToken(_RequestFailed):
 
 
 async def observe(targets: Sequence[Target], *, patience: float, expected: int | None = None) -> Observed:
-    """Probe all addresses, and each instance behind them.
+    """Probe all addresses, and every instance behind them.
 
     Args:
-        targets: The addresses; no commands.
+        targets: The targets. Each must be an address and not a command.
         patience: The time limit for one request, in seconds.
         expected: The expected number of instances. The search takes longer while some instances are missing.
     """
@@ -110,8 +110,7 @@ class _Observer:
         self._targets = targets
         self._timeout = timeout
         self._seen = Observed([Endpoint(target.url or "") for target in targets], expected=expected)
-        # Create the context once, because loading all certificate authorities for each client takes longer than the
-        # requests.
+        # Create this context only once: it loads all certificate authorities, which takes longer than the requests.
         self._tls = httpx2.create_ssl_context()
         self._mark: str | None = None
         self._marked_at = 0.0
@@ -135,7 +134,7 @@ class _Observer:
 
     @property
     def _new_instances(self) -> set[str]:
-        """Return the instances that served a probe call's leg, but were not found before."""
+        """Return the instances that served a leg of a probe call, but were not found earlier."""
         found = {name for call in self._seen.journeys for name in (call.began, call.ended) if name is not None}
         return found - self._seen.instances.keys()
 
@@ -184,7 +183,7 @@ class _Observer:
         endpoint.quiet = quiet
 
     def _quiet_requests(self, number: int) -> int:
-        """Return how many requests in a row without a new instance end the search."""
+        """Return how many requests in a row must find no new instance before the search ends."""
         if len(self._seen.instances) < self._seen.sought:
             return _QUIET_REQUESTS_WHILE_MISSING
         found_instances = len(self._seen.behind(number))
@@ -220,7 +219,7 @@ class _Observer:
     async def _try_calls(self) -> None:
         endpoints = self._working_endpoints
         neighbors = list(zip(endpoints, endpoints[1:] + endpoints[:1], strict=True))
-        # Test both directions, because A may be able to read B's tokens although B cannot read A's tokens.
+        # Test both directions: A may be able to read B's tokens while B cannot read A's tokens.
         pairs = dict.fromkeys([*neighbors, *((end, start) for start, end in neighbors)])
         for start, end in pairs:
             self._seen.journeys.append(await self._play_call(start, end))
@@ -228,7 +227,9 @@ class _Observer:
             await self._try_calls_within(endpoint)
 
     async def _try_calls_within(self, endpoint: int) -> None:
-        """Send calls to one address until every instance behind it has started a call that another instance ended."""
+        """Send calls to one address, until every instance behind it has started a call that another instance ended, or
+        until a limit is reached.
+        """
         found_instances = set(self._seen.behind(endpoint))
         if len(found_instances) < 2:
             return
@@ -301,7 +302,7 @@ class _Observer:
         )
 
     async def _in_session(self, number: int, era: Era, work: Callable[[ClientSession], Awaitable[T]]) -> T:
-        """Open a session with an address, and run some work in it."""
+        """Open a session with an address, and call `work` with it."""
         done: list[T] = []
         statuses: list[int] = []
 
@@ -318,7 +319,7 @@ class _Observer:
                 )
                 await within(client, run, scope=anyio.fail_after(self._timeout))
         except Exception as error:
-            # A result counts even if closing the connection failed.
+            # The result counts even if closing the connection failed.
             if not done:
                 bad = [status for status in statuses if status >= _FIRST_BAD_STATUS]
                 raise self._failure_of(innermost(error), bad[-1] if bad else None) from error
@@ -357,7 +358,7 @@ async def _revisions(session: ClientSession) -> Sequence[str]:
 
 
 async def _send(session: ClientSession, leg: LegRequest) -> CallToolResult | InputRequiredResult:
-    # Do not use `call_tool`, which lists the tools to check the result against a schema.
+    # Do not use `call_tool`, because it lists the tools in order to check the result against a schema.
     params = CallToolRequestParams(
         name=leg.name,
         arguments=dict(leg.arguments),

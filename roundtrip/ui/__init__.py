@@ -1,1 +1,3 @@
-"""Pages of `roundtrip ui`. They show which calls wait or have failed in a fleet, why, and what an operator can do."""
+"""Pages of `roundtrip ui`. They show which of a fleet's calls are waiting or have failed, why, and what an operator can
+do.
+"""

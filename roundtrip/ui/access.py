@@ -1,4 +1,4 @@
-"""Page access: for this machine's user by a secret address, or for named users by their tokens."""
+"""Page access, either by a secret address for this machine's user, or by a token for each named user."""
 
 import base64
 import binascii
@@ -30,7 +30,7 @@ _COMMAND: Final = "roundtrip ui"
 
 
 class UsersUnusable(Exception):
-    """A users file that cannot be used; the message says why and what to do."""
+    """A users file cannot be used. The message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class LocalAccess:
         self._user = user_of_system()
 
     def enter(self, request: Request) -> AuthorizedRequest:
-        """Check a request; return its user and path.
+        """Check a request. Return its user and path.
 
         Raises:
             PageRejected: The user may not open the pages.
@@ -61,7 +61,7 @@ class LocalAccess:
 
 
 class NamedUsers:
-    """Access by name and token, for users on other machines, through a proxy that terminates TLS.
+    """Access by name and token, for users on other machines. Their requests come through a proxy that terminates TLS.
 
     Args:
         users: Token digests by user name.
@@ -77,7 +77,7 @@ class NamedUsers:
         self._path = f"{parts.path.rstrip('/')}/"
 
     def enter(self, request: Request) -> AuthorizedRequest:
-        """Check a request; return its user and path.
+        """Check a request. Return its user and path.
 
         Raises:
             PageRejected: The user may not open the pages.
@@ -105,7 +105,8 @@ class NamedUsers:
             name, _, token = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
         except (binascii.Error, ValueError):
             return None
-        # Compare with an impossible digest, because an unknown name must take as long to reject as a wrong token.
+        # For an unknown name, compare with an impossible digest, so that rejecting it takes as long as rejecting a
+        # wrong token.
         is_right = hmac.compare_digest(_digest(token), self._users.get(name, "0" * 64))
         return name if is_right and name in self._users else None
 
@@ -142,15 +143,15 @@ def read_users(path: Path) -> dict[str, str]:
 
 
 def add_user(path: Path, name: str) -> str:
-    """Add a user to a file, or give an existing user a new token. Return the token, of which the file stores only a
-    digest.
+    """Add a user to a file, or give an existing user a new token. Return the token. The file stores only a digest of
+    the token.
 
     Raises:
         UsersUnusable: The name is invalid, or the file cannot be used.
     """
     if _USER.fullmatch(name) is None:
-        raise UsersUnusable(f"a name must be 1 to 64 letters, digits and . _ @ -, got {name!r}")
-    # Without the lock, if two commands run concurrently, the user that one of them adds would be lost.
+        raise UsersUnusable(f"a name must consist of 1 to 64 letters, digits and the characters . _ @ -, got {name!r}")
+    # Without the lock, two concurrent commands could each read the old file, and one of the added users would be lost.
     with locked_folder_of(path, waits=True):
         return _write_user(path, name)
 
@@ -160,7 +161,7 @@ def _write_user(path: Path, name: str) -> str:
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     users[name] = _digest(token)
     text = "".join(f"{one} sha256:{digest}\n" for one, digest in users.items())
-    # Replace the file atomically, so that a reader never sees half of it.
+    # Replace the file atomically, so that no reader ever sees only part of the file.
     new_file = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
     try:
         with open(new_file, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, _FILE_MODE)) as file:

@@ -49,12 +49,12 @@ _REFRESH_MS: Final = 1000
 _READ_SECONDS: Final = 0.5
 _FLEET_SECONDS: Final = 5.0
 _REFRESH_MS_OF: Final = {"fleet": 5000, "tasks": 2000, "approvals": 2000}
-"""Longer refresh intervals for pages that are expensive because they read many calls or a store."""
+"""Longer refresh intervals for expensive pages, which read many calls or a store."""
 _DONE_TEXTS: Final = {
     "cancel": "The call is cancelled.",
     "retry": "The call is due again.",
     "expire": "The call has expired.",
-    "remind": "Its groups were notified.",
+    "remind": "The call's groups were notified.",
 }
 _NAV: Final = {
     "": "Calls",
@@ -67,7 +67,7 @@ _NAV: Final = {
 
 
 class UiApp:
-    """ASGI application for the pages.
+    """ASGI application that serves the pages.
 
     Args:
         access: The access check for requests.
@@ -103,14 +103,14 @@ class UiApp:
         }
 
     async def read_lines(self) -> None:
-        """Keep reading the lines that recorders append, until cancelled."""
+        """Keep reading the lines that recorders append, until this task is cancelled."""
         is_failing = False
         while True:
             try:
                 read = await anyio.to_thread.run_sync(self._index.read_new_lines)
             except (IndexUnusable, NoTranscript, OSError) as error:
                 if not is_failing:
-                    logger.warning("the pages show no new lines: %s", error)
+                    logger.warning("the pages cannot show new lines: %s", error)
                 is_failing, read = True, 0
             else:
                 is_failing = False
@@ -149,7 +149,7 @@ class UiApp:
         version = sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
         if is_data and _last_value(query, "seen") == version:
             return json_answer(None)
-        # List pages append the query of their own address.
+        # A list page appends its own address's query to this path.
         url = f"{name or 'calls'}.json"
         if name == "call":
             url += f"?{urlencode({'id': _last_value(query, 'id')}, errors='replace')}"
@@ -220,7 +220,7 @@ class UiApp:
     async def _fork(self, user: str, body: Mapping[str, Any]) -> Data:
         at, answers = body.get("at"), body.get("answers", [])
         if not isinstance(at, int) or isinstance(at, bool):
-            raise ValueError("`at` must be the number of a round")
+            raise ValueError("`at` must be a round number")
         if not isinstance(answers, list) or not all(isinstance(one, str) for one in cast("list[object]", answers)):
             raise ValueError("answers must be a list of texts")
         own = cast("list[str]", answers)

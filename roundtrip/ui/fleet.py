@@ -1,4 +1,4 @@
-"""Fleet figures from the newest calls in an index: instances, response times, and where users leave."""
+"""Fleet figures from the newest calls in an index: instances, response times, and where users leave calls."""
 
 import math
 import time
@@ -15,7 +15,7 @@ from roundtrip.trace.index.rows import Row
 from roundtrip.trace.page.data import Data
 
 _SAMPLE_CALLS: Final = 10_000
-"""Number of newest calls to evaluate. Evaluating more calls would take seconds."""
+"""How many of the newest calls to evaluate. Evaluating more calls would take seconds."""
 _PERCENTILES: Final = (0.5, 0.9, 0.99)
 _BUCKETS: Final = 60
 _BUCKET_SECONDS: Final = (10, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600)
@@ -27,7 +27,7 @@ _FAILED_STATES: Final = frozenset(("failed", "rejected"))
 
 
 def fleet_data(index: CallIndex, now: float | None = None) -> Data:
-    """Return the figures for the newest calls."""
+    """Return the figures for the newest calls in an index."""
     now = time.time() if now is None else now
     rows = index.page(CallFilter(), limit=_SAMPLE_CALLS).rows
     starts = [row["started_at"] for row in rows]
@@ -55,7 +55,7 @@ def _instances(rows: Sequence[Row], now: float) -> list[Data]:
         for instance, at in row["seen"].items():
             calls[instance] += 1
             last[instance] = max(last.get(instance, 0.0), at)
-            # The rows are in order from the newest call to the oldest.
+            # The rows are sorted from the newest call to the oldest.
             builds[instance][row["build"]] = None
         for late, other, seconds in row["lags"]:
             behind[late] = max(behind.get(late, (0.0, "")), (seconds, other))
@@ -103,7 +103,7 @@ def _tools(rows: Iterable[Row]) -> list[Data]:
 def _tool(tool: str, rows: Sequence[Row]) -> Data:
     starts = [row["started_at"] for row in rows]
     minutes = max((max(starts) - min(starts)) / 60, 1.0)
-    # Leave out calls that have not waited for an answer.
+    # Leave out calls that never waited for an answer.
     waited = [row["waited_ms"] for row in rows if row["waited_ms"]]
     return {
         "tool": tool,
@@ -130,7 +130,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _reasons(rows: Sequence[Row]) -> list[Data]:
-    """Count the calls for each reason that a question was asked or a token rejected."""
+    """Count the calls by reason: why a question was asked, or why a token was rejected."""
     calls = Counter(reason for row in rows for reason in row["reasons"])
     return [
         {"reason": reason, "calls": number, "share": _share(number, len(rows))}
@@ -139,7 +139,7 @@ def _reasons(rows: Sequence[Row]) -> list[Data]:
 
 
 def _leaving_points(rows: Iterable[Row], now: float) -> list[Data]:
-    """Return the questions at which users left the call, or at which calls still wait."""
+    """Return the questions at which users left the call, and the questions for which calls are still waiting."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for row in rows:
         for key, how in row["left"]:
@@ -153,8 +153,8 @@ def _leaving_points(rows: Iterable[Row], now: float) -> list[Data]:
 
 
 def _minutes(starts: Sequence[float], rows: Sequence[Row]) -> list[list[Any]]:
-    """Return time buckets, each with its number of calls and of failed calls."""
-    # A line in a transcript may contain any time, even infinity.
+    """Return time buckets. Each contains the number of its calls, and how many of these failed."""
+    # A transcript may contain any time, even infinity.
     rows = [row for row in rows if math.isfinite(row["started_at"])]
     starts = [start for start in starts if math.isfinite(start)]
     if not starts:

@@ -1,4 +1,4 @@
-"""Forks of recorded calls. Each fork runs in a new process, so that it uses the server's current code."""
+"""Forks of recorded calls. Each fork runs in a new process, so it uses the server's current code."""
 
 import json
 import sys
@@ -19,10 +19,10 @@ _MAX_FORKS: Final = 2
 
 
 class Forks:
-    """Forks of recorded calls on a server's current code.
+    """Forks of recorded calls, run on a server's current code.
 
     Args:
-        target: The server's name on the command line; None without a server.
+        target: The server's name on the command line; None if no server was named.
         files: The transcripts.
     """
 
@@ -32,7 +32,7 @@ class Forks:
         self._limiter = anyio.CapacityLimiter(_MAX_FORKS)
 
     def find_rounds(self, call: TracedCall) -> tuple[Data | None, str]:
-        """Return the rounds at which a call can be forked, or the reason why it cannot be forked."""
+        """Return the rounds at which a call can be forked, or the reason that it cannot be forked."""
         if self.target is None:
             return None, "Name the server that should run it: roundtrip ui --server MODULE:SERVER"
         if not call.rounds:
@@ -44,7 +44,7 @@ class Forks:
         return {"rounds": [round_.number for round_ in recorded.rounds], "run": True}, ""
 
     async def fork(self, call_id: str, at: int, answers: Sequence[str], *, run: bool) -> Data:
-        """Fork a call, and return the recorded call and the fork.
+        """Fork a call. Return both the recorded call and the fork.
 
         Raises:
             ValueError: The call cannot be forked; the message says why.
@@ -64,7 +64,7 @@ class Forks:
             except TimeoutError:
                 raise ValueError(f"the fork did not end within {_FORK_SECONDS:g} seconds") from None
             except OSError as error:
-                # Of all arguments, only the answers can make the command line too long.
+                # Only the answers can make the command line too long, because all other arguments are short.
                 raise ValueError("the fork cannot start because an answer is too long") from error
         try:
             found: Any = json.loads(process.stdout)

@@ -17,7 +17,7 @@ from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import ActedLine, RejectedLine
 
 Query = Mapping[str, Sequence[str]]
-"""The query of an address: a list of values for each name."""
+"""The query of an address. It maps each name to a list of values."""
 
 _PAGE_ROWS: Final = 100
 _MAX_CHOICES: Final = 100
@@ -25,7 +25,7 @@ _MAX_NAMES: Final = 12
 _MAX_REMEMBERED: Final = 1000
 _MENUS: Final = ("tool", "state", "reason", "build", "principal", "instance", "failure")
 _MAX_NUMBER: Final = 2**63
-"""Upper bound for numbers in an index."""
+"""Upper bound for the numbers in an index."""
 _QUERY_NAMES: Final = (*FACETS, "since", "before", "q", "after")
 
 
@@ -36,7 +36,7 @@ def read_filters(query: Query) -> dict[str, list[str]]:
 
 
 class Lists:
-    """Lists for the pages, read from an index. All threads may use it."""
+    """Lists for the pages, read from an index. Thread-safe."""
 
     def __init__(self, index: CallIndex) -> None:
         self._index = index
@@ -71,7 +71,7 @@ class Lists:
         reasons = query.get("reason", ())
         found, following = self._load_lines("rejected", query, reasons)
         lines = [one.line for one in found if isinstance(one.line, RejectedLine)]
-        # Look up each call once, because many of a call's tokens may have been rejected.
+        # Look up each call only once, because several of its tokens may have been rejected.
         calls = {id: self._index.find(id) for id in {line.call for line in lines} if id is not None}
         return {
             "rejected": [self._rejection(line, calls.get(line.call or "")) for line in lines],
@@ -126,7 +126,7 @@ class Lists:
         }
 
     def _explain(self, call_id: str, last_at: float) -> str:
-        """Explain why a call ended without a result. `last_at` is only a part of the cache key."""
+        """Explain why a call ended without a result. `last_at` is needed only as part of the cache key."""
         call = self._index.find(call_id)
         end = explain_end(call) if call is not None else None
         return end[1] if end is not None else ""

@@ -1,6 +1,6 @@
-"""Stored calls in a server's ledger: tasks, waiting calls and approvals, and operator actions on them.
+"""Stored calls in a server's ledger: tasks, waiting calls, approvals, and the operator actions on them.
 
-Values in stored calls are shown only to test users, because the operator did not ask a recorder to reveal them.
+Only test users see the values in stored calls, because the operator did not ask a recorder to reveal them.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ _MAX_COUNTED: Final = 1000
 _COUNT_CACHE_SECONDS: Final = 5.0
 _STORE_SECONDS: Final = 2.0
 _NO_SERVER: Final = "Name the server to see its stored calls: roundtrip ui --server MODULE:SERVER"
-_NO_STORE: Final = "The server stores no calls: it has no tool with task=True, pages=, channels= or approvals="
+_NO_STORE: Final = "The server stores no calls: no tool has task=True, and it has no pages=, channels= or approvals="
 _IN_MEMORY: Final = (
     "The server keeps its calls in process memory; give it a SqliteLedger, a RedisLedger or a PostgresLedger"
 )
-_UNREADABLE: Final = "None of this server's keys opens it, or it belongs to another service"
+_UNREADABLE: Final = "Not readable: no key of this server opens it, or the call belongs to another service"
 _END_STATES: Final = (StoredState.COMPLETED, StoredState.FAILED, StoredState.LOST, StoredState.CANCELLED)
 
 _CALL_STATES: Final[Mapping[str, State]] = {
@@ -42,23 +42,23 @@ _CALL_STATES: Final[Mapping[str, State]] = {
     **dict.fromkeys((StoredState.ASKING, StoredState.WAITING), State.AWAITING_INPUT),
     **dict.fromkeys((StoredState.LOST, StoredState.CANCELLED), State.FAILED),
 }
-"""Maps the store's state names to the trace's, where they differ."""
+"""Maps the store's state names to the trace's state names, where these differ."""
 
 StoredAction = Literal["cancel", "retry", "expire", "remind"]
-"""Action of an operator on a stored call, other than answering as a test user."""
+"""Operator action on a stored call, other than answering as a test user."""
 
 
 def call_state(stored_state: str) -> str:
-    """Return the trace's word for a stored call's state."""
+    """Return the name that traces use for a stored call's state."""
     return _CALL_STATES.get(stored_state, stored_state)
 
 
 class OperatedCalls:
-    """A server's stored calls.
+    """The calls that a server stores.
 
     Args:
         server: The server; None if the operator did not name a server.
-        answers: True if page users may answer questions, which only development servers should allow.
+        answers: True if page users may answer questions. Only development servers should allow this.
     """
 
     def __init__(self, server: Attached | None, *, answers: bool) -> None:
@@ -80,7 +80,9 @@ class OperatedCalls:
     # Lists.
 
     async def tasks(self, states: Sequence[StoredState]) -> Data:
-        """Return the stored calls in the given states, or all stored calls. The call that changed last comes first."""
+        """Return the stored calls in the given states, or all stored calls if no states are given. The call that
+        changed last comes first.
+        """
         shown: Data = {"tasks": [], "states": [], "chosen": list(states), "more": False}
         shown |= {"counted": None, "error": self.problem}
         if self._book is None:
@@ -97,7 +99,7 @@ class OperatedCalls:
         return shown
 
     async def approvals(self) -> Data:
-        """Return the approvals that have waited longest, and the approvals in the stored calls that changed last."""
+        """Return the approvals that have waited longest, and those in the stored calls that changed last."""
         found: list[Data] = []
         shown: Data = {"approvals": found, "error": self.problem}
         if self._book is None:
@@ -120,7 +122,7 @@ class OperatedCalls:
         return shown
 
     async def keys(self) -> Data:
-        """Count the stored calls by the public name of the key that seals them. Without a store, `keys` is None."""
+        """Count the stored calls by the public name of their sealing key. Without a store, `keys` is None."""
         if self._book is None:
             return {"keys": None, "counted": None}
         try:
@@ -131,7 +133,7 @@ class OperatedCalls:
         return {"keys": keys, "counted": _counted_calls(backlog)}
 
     async def _count(self) -> Backlog:
-        """Return the store's call counts, cached for some seconds."""
+        """Return the store's call counts. They are cached for a few seconds."""
         now = time.monotonic()
         if self._operations is not None and (self._backlog is None or now - self._counted_at > _COUNT_CACHE_SECONDS):
             self._backlog, self._counted_at = await self._operations.backlog(limit=_MAX_COUNTED), now
@@ -191,7 +193,7 @@ class OperatedCalls:
         elif entry.state not in _END_STATES:
             facts.append(["Looked at", distance_text(entry.due - now)])
         if entry.deaths:
-            facts.append(["Workers that died with it", str(entry.deaths)])
+            facts.append(["Workers that died while running it", str(entry.deaths)])
         if content is None:
             facts.append(["Content", _UNREADABLE])
         else:
@@ -249,7 +251,7 @@ class OperatedCalls:
             raise error.__cause__ or error from None
 
     def logged_operations(self, log: OperatorLog) -> LoggedOperations:
-        """Return the operations on stored calls. The log records each operation.
+        """Return the operations on stored calls. Each operation is recorded in the log.
 
         Raises:
             CallNotChanged: No stored calls are shown; the message says why.
@@ -259,7 +261,7 @@ class OperatedCalls:
         return LoggedOperations(self._operations, log)
 
     def _possible_actions(self, entry: CallEntry, content: CallContent | None, now: float) -> list[str]:
-        """Return the possible actions. A call that no key can open may belong to another service, so no action is
+        """Return the possible actions. If no key can open the call, it may belong to another service, so no action is
         possible.
         """
         if content is None or self._operations is None:
@@ -281,13 +283,13 @@ class OperatedCalls:
 
 
 async def _within_limit(work: Awaitable[T]) -> T:
-    """Await a store operation, but no longer than the users of a page would wait.
+    """Await a store operation, but not longer than a page's user would wait.
 
     Raises:
         LedgerDown: The store did not answer in time.
     """
     try:
-        # Do not use anyio's timeout, which would wait for the thread that uses a file.
+        # Do not use anyio's timeout here: it would wait for the thread that uses a file.
         async with asyncio.timeout(_STORE_SECONDS):
             return await work
     except TimeoutError:

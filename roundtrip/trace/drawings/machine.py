@@ -21,7 +21,7 @@ class Format(StrEnum):
 
 
 Visited = Collection[tuple[State, Event]]
-"""The arrows that a call took, as pairs of source state and event."""
+"""The transitions that a call took, as pairs of source state and event."""
 
 # Use no colors, because the page that shows a diagram may be light or dark.
 _MERMAID_STYLES: Final = {
@@ -30,7 +30,7 @@ _MERMAID_STYLES: Final = {
 
 
 def draw_machine(format: Format, *, visited: Visited = (), current: State | None = None) -> str:
-    """Draw the call machine, with a call's path and state marked. The drawing has no trailing newline."""
+    """Draw the call machine, and mark a call's path and current state. The drawing has no trailing newline."""
     match format:
         case Format.MERMAID:
             return mermaid(CALL_MACHINE, visited=visited, current=current)
@@ -41,7 +41,7 @@ def draw_machine(format: Format, *, visited: Visited = (), current: State | None
 
 
 def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: State | None = None) -> str:
-    """Draw a machine as a Mermaid diagram with `transitions`, without a trailing newline."""
+    """Draw a machine as a Mermaid diagram, with the `transitions` package. The drawing has no trailing newline."""
     # lazy: only this format needs it
     from transitions.extensions.diagrams import GraphMachine
 
@@ -60,7 +60,7 @@ def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: St
 
 
 def transitions_machine(table: MachineTable[Any, Any], kind: type[Machine], **options: Any) -> Machine:
-    """Build a `transitions` machine from a table, to attach models to it or to draw it.
+    """Build a `transitions` machine from a table. Models can be attached to it, and it can be drawn.
 
     Args:
         table: The table.
@@ -81,8 +81,8 @@ def transitions_machine(table: MachineTable[Any, Any], kind: type[Machine], **op
 
 
 def _dot(visited: Visited, current: State | None) -> str:
-    """Draw the machine for Graphviz. `transitions` could also draw it, but needs another package and shows no path or
-    final state.
+    """Draw the machine for Graphviz. `transitions` could also draw it, but would need another package, and would show
+    neither the path nor final states.
     """
     lines = ["digraph machine {", "    rankdir=LR;", "    node [shape=box, style=rounded];"]
     lines += [f"    {state} [peripheries=2];" for state in State if state in CALL_MACHINE.final]

@@ -1,4 +1,4 @@
-"""Tool dependency drawings in every format, from the plans that serve calls.
+"""Tool dependency drawings in every format, made from the plans that serve calls.
 
 Several tools share one drawing, with a frame around each tool, so the output is always one valid document.
 """
@@ -26,7 +26,7 @@ class BoxKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box for the tool, or for something that fills its parameters."""
+    """A box in a drawing: the tool, or a source that fills parameters."""
 
     id: str
     kind: BoxKind
@@ -90,7 +90,7 @@ def _question_text(node: Node) -> str | None:
     if asked is None:
         return None
     if not isinstance(asked, type):
-        # A choice, or a list of choices, would be too long as a text.
+        # Do not list the choices, because the text would be too long.
         return "asks the user"
     if issubclass(asked, SdkSample):
         return "asks the client's model"
@@ -102,7 +102,7 @@ def _question_text(node: Node) -> str | None:
 
 
 def draw_plans(plans: Mapping[str, Plan], format: Format) -> str:
-    """Draw plans, which are given by tool name, in one drawing without a trailing newline."""
+    """Draw one or more plans, by tool name, in a single drawing without a trailing newline."""
     graphs = [_graph(tool, plan, f"t{place}") for place, (tool, plan) in enumerate(plans.items())]
     match format:
         case Format.MERMAID:
@@ -136,7 +136,7 @@ _SHAPES: Final = {
     BoxKind.ARGUMENT: ("([", "])", "ellipse"),
     BoxKind.CONTEXT: ("([", "])", "ellipse"),
 }
-"""Mermaid's delimiters around a box's text, and the DOT shape."""
+"""For each box kind: Mermaid's delimiters around the box's text, and the DOT shape."""
 
 
 def _mermaid_frame(graph: Graph, body: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Advice tables for questions, rejected tokens and failures. Each entry has a cause and a cure."""
+"""Advice tables for questions, rejected tokens and failures. Each entry consists of a cause and a cure."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -35,27 +35,26 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = {
     ),
     Reason.KEY_GONE: Advice(
         "no key of the server can verify that its answer was given to this wording",
-        "keep a key among keys= until every call that began under it has reached its max_age",
+        "keep a key in keys= until every call that began with it has reached its max_age",
     ),
     Reason.RENAMED: Advice(
         "its answer is known under a name that no question has now",
         "declare its former name with former_names=",
     ),
     Reason.VOLATILE: Advice(
-        "its wording changed between two legs of one build, so that the answer to it was lost",
-        "fix the varying value with Resolve(fn, remember=True) or ctx.step(), or keep it (a time, a random "
-        "value) out of the question",
+        "its wording changed between two legs of the same build, so the answer was lost",
+        "keep times and random values out of the question, or fix them with Resolve(fn, remember=True) or ctx.step()",
     ),
     Reason.OTHER_BUILD: Advice(
         "another build of the application began the call, and asked or accepted something else",
         "nothing needs to be fixed if the deploy was meant to ask this; else give the new question a default",
     ),
     Reason.UNFINISHED: Advice(
-        "the user agreed to open the page, and has not finished there",
+        "the user agreed to open the page, but has not finished there",
         "nothing needs to be fixed, unless the user did finish: then check the data that done= reads",
     ),
     Reason.REVISED: Advice(
-        "the user changed an earlier answer, on which it may depend",
+        "it may depend on an earlier answer that the user changed",
         "nothing needs to be fixed; questions that do not depend on that answer are not asked again",
     ),
 }
@@ -64,7 +63,7 @@ QUESTIONS: Final[Mapping[Reason, Advice]] = {
 REJECTIONS: Final[Mapping[RejectionReason, Advice]] = {
     RejectionReason.MALFORMED: Advice(
         "it does not have the form of a token",
-        "a client must send requestState back unchanged, byte for byte; look for code that cuts or re-encodes it",
+        "a client must send requestState back unchanged, byte for byte; look for code that shortens or re-encodes it",
     ),
     RejectionReason.OVERSIZED: Advice(
         "it is larger than a token may be",
@@ -77,10 +76,10 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = {
     ),
     RejectionReason.TAMPERED: Advice(
         "it was changed after it was signed",
-        "a client or a proxy changes tokens, which it has no reason to do: find out which",
+        "a client or a proxy changes tokens, which neither needs to do; find out which one does",
     ),
     RejectionReason.SEAL: Advice(
-        "its sealed part does not open",
+        "its sealed part cannot be opened",
         "give all instances the same keys= (or seal_keys=), and keep a replaced key listed until its tokens have "
         "expired",
     ),
@@ -98,11 +97,11 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = {
     ),
     RejectionReason.OTHER_METHOD: Advice(
         "it belongs to a request with another method",
-        "a client must send a token back with the request that it answered",
+        "a client must send a token back in a request with the original method",
     ),
     RejectionReason.OTHER_TARGET: Advice(
         "it belongs to a call of another tool, prompt or resource",
-        "a client must send a token back to the tool, prompt or resource that it came from",
+        "a client must send a token back to the tool, prompt or resource that issued it",
     ),
     RejectionReason.OTHER_ARGUMENTS: Advice(
         "it belongs to a call with other arguments",
@@ -110,16 +109,16 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = {
     ),
     RejectionReason.OTHER_VERSION: Advice(
         "it belongs to another version of the tool",
-        "a client must name the version that it began with, and a deploy must keep that version for max_age",
+        "a client must name the version with which it began the call, and a deploy must keep that version for max_age",
     ),
     RejectionReason.OTHER_PRINCIPAL: Advice(
         "it belongs to a call of another caller",
-        "the caller that begins a call must continue it; if it is the same person, let principal= return a value "
+        "the caller that begins a call must continue it; if this is the same person, principal= must return a value "
         "that stays the same after a new login",
     ),
     RejectionReason.OTHER_AUDIENCE: Advice(
         "it is meant for another service",
-        "give all instances of a service the same name (or audience=), and no two services the same keys=",
+        "give all instances of a service the same name (or audience=), and give each service its own keys=",
     ),
 }
 """The advice for each reason to reject a token."""
@@ -135,8 +134,8 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "describe the expected answer in the message, or in the descriptions of the fields, or raise attempts=",
     ),
     "QuestionVolatile": Advice(
-        "a question has a different wording each time it is asked, so that no answer to it counts",
-        "fix the varying value with Resolve(fn, remember=True) or ctx.step(), or keep it out of the question",
+        "a question has a different wording each time it is asked, so no answer to it can be accepted",
+        "keep varying values out of the question, or fix them with Resolve(fn, remember=True) or ctx.step()",
     ),
     "QuestionDeclined": Advice(
         "the user declined or cancelled a question whose answer it needs",
@@ -152,7 +151,7 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "give them longer with within=, remind them with remind=, or continue with fallback=",
     ),
     "CallerUnknown": Advice(
-        "it needs an approval that its caller must not decide, but the server does not know the caller",
+        "it needs an approval that its caller must not decide, but the server does not know who the caller is",
         "authenticate the clients' users",
     ),
     "KeyUsedTwice": Advice(
@@ -164,11 +163,11 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "name them with name=, or ask them with one ctx.ask_all",
     ),
     "AskedTooLate": Advice(
-        "an asyncio task or thread that the body did not wait for asked after the leg had ended",
+        "the body did not wait for an asyncio task or thread, which then asked a question after the leg had ended",
         "ask in a task group, or ask all questions with one ctx.ask_all",
     ),
     "NeedsTask": Advice(
-        "its body waited in a way that only a task can, and its client does not support tasks",
+        "its body used a wait that only tasks support, and its client does not support tasks",
         'declare the tool with task="required", or do not wait',
     ),
     "ContextOfHost": Advice(
@@ -184,7 +183,7 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "catch Exception, not BaseException, around questions",
     ),
     "CallOutlived": Advice(
-        "the call reached its max_age while it still waited for an answer",
+        "the call reached its max_age while it was still waiting for an answer",
         "raise max_age= if people need longer; the client must begin the call again",
     ),
     "ToolTimedOut": Advice(
@@ -212,11 +211,11 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "check the ledger and the server's log at that time; the client may send the same request again",
     ),
     "CapabilityMissing": Advice(
-        "the client did not declare that it can be asked this",
-        "use a client that can, or set fallback= for those that cannot",
+        "the client did not declare support for this kind of question",
+        "use a client that supports it, or set fallback= for other clients",
     ),
     "ChannelMissing": Advice(
-        "its client is asked over the open connection, and this connection carries no questions", _ASK_LIVE
+        "its client can be asked only over the open connection, and this connection cannot carry questions", _ASK_LIVE
     ),
     "ConnectionLost": Advice(
         "the client left, or the server was stopped, while a question was open",
@@ -231,8 +230,8 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "keep large values on the server, and let the call remember a reference to them",
     ),
     "KeysMissing": Advice(
-        "the server has no key with which to hide a value from its client, or to sign a ticket",
-        "pass seal_keys= beside request_state_security=, or keys= instead",
+        "the server needs a key to hide a value from its client or to sign a ticket, but has none",
+        "pass keys=, or pass seal_keys= together with request_state_security=",
     ),
     "ValueNotStorable": Advice(
         "a value for the token has no JSON form",
@@ -251,7 +250,7 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "give the dependency more time, or have it raise an error that names the cause",
     ),
     "DeclinedByUser": Advice(
-        "the user declined or cancelled a question that it needs an answer to",
+        "the user declined or cancelled a question whose answer it needs",
         "nothing needs to be fixed; to continue without the answer, take ElicitationResult[T]",
     ),
     "ToolError": Advice(
@@ -263,4 +262,4 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "nothing needs to be fixed if that was intended",
     ),
 }
-"""The advice for each roundtrip error that ends a leg, by name."""
+"""The advice for each roundtrip error that ends a leg, by the error's name."""

@@ -1,4 +1,4 @@
-"""Comparison of two calls, by round and question, without regard to times and instances."""
+"""Comparison of two calls, by round and question. Times and instances are ignored."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,9 @@ _TEXTS: Final = ("message", "form", "url", "complaint")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between two calls. `a` and `b` are the differing texts; None for a call that lacks the text."""
+    """A difference between two calls. `a` and `b` are the two texts that differ. If a call has no such text, it is
+    None.
+    """
 
     round: int | None
     """None if the difference concerns the whole call."""
@@ -27,7 +29,7 @@ class Difference:
 
 
 def compare(a: TracedCall, b: TracedCall) -> list[Difference]:
-    """Return the differences: first tools and arguments, then each round, then paths and results.
+    """Return the differences in this order: tools and arguments, each round, paths, results.
 
     A value is not compared if only one transcript reveals it. Digests can be compared only if both were made with the
     same key.
@@ -92,7 +94,9 @@ def _ends(a: TracedCall, b: TracedCall) -> Iterator[Difference]:
 
 
 def _same_era(a: TracedCall, b: TracedCall) -> bool:
-    """Return True if both eras are equal, or one is unknown. Only the retry era repeats bodies and reuses answers."""
+    """Return True if both calls have the same era, or one era is unknown. Only the retry era repeats bodies and reuses
+    answers.
+    """
     return a.began is None or b.began is None or a.began.era == b.began.era
 
 

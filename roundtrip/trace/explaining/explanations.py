@@ -67,7 +67,7 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
 
     Args:
         call: The call.
-        now: The current time, which is needed to report a waiting call whose token has expired.
+        now: The current time. Without it, a waiting call whose token has expired is not reported.
     """
     parts = (_questions, _waits, _unfinished_leg, _rejections, _repeats)
     found = [explanation for explain_part in parts for explanation in explain_part(call)]
@@ -89,13 +89,13 @@ def _waits(call: TracedCall) -> Iterator[Explanation]:
 
 
 def _unfinished_leg(call: TracedCall) -> Iterator[Explanation]:
-    """Report that the last leg has no end: it is still running, or its process died."""
+    """Report that the last leg's end is not recorded: the leg is still running, or its process died."""
     last = call.servings[-1] if call.servings else None
     if last is None or last.is_over or last.is_open or call.is_over:
         return
     where, cure = f"Leg {last.leg} on {quoted(last.instance)}", "check its effects before you repeat it"
     if last.is_of_worker:
-        cure = "when its lease ends, another worker may continue the task, or it is lost if its body must run once"
+        cure = "when its lease ends, another worker may continue it; if its body must run only once, the task is lost"
     text = f"{where} has no recorded end: it is still running, or its process died and its body may have run; {cure}."
     yield _about_serving(last, ExplainedSubject.WAIT, text)
 
@@ -135,8 +135,8 @@ def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
     """Explain why a leg was served more than once."""
     later = _time_between(first, serving)
     if serving.is_of_worker:
-        cause = f"a worker began it again {later} after {quoted(first.instance)} did: the previous worker gave it up or"
-        cause += " stopped responding, or an operator retried it"
+        cause = f"a worker began it again {later} after {quoted(first.instance)} began it"
+        cause += ": the previous worker gave it up or stopped responding, or an operator retried it"
     elif first.is_over:
         cause = f"its request arrived again {later} after {quoted(first.instance)} received it"
         if first.brought and serving.brought and _answer_values(serving) != _answer_values(first):
@@ -150,15 +150,15 @@ def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
 
 
 def explain_takeover(serving: Serving, before: Serving | None) -> str:
-    """Explain why a worker took over a leg from another worker, whose serving is `before` if it is recorded."""
+    """Explain why a worker took over a leg. `before` is the previous worker's serving, if that is recorded."""
     silent = "the previous worker"
     when = ""
     if before is not None:
         silent, when = quoted(before.instance), f" {_time_between(before, serving)} after that one began it"
     return (
-        f"Leg {serving.leg} was taken over from {silent} by {quoted(serving.instance)}{when}, because the worker that "
-        "had it died or stopped renewing its lease; the body began again after its stored steps, so what it does "
-        "after them must be safe to do twice."
+        f"Leg {serving.leg} was taken over from {silent} by {quoted(serving.instance)}{when}, because the previous "
+        f"worker died or stopped renewing its lease; the body began again after its stored steps, so everything after "
+        f"these steps must be safe to do twice."
     )
 
 
@@ -222,7 +222,7 @@ def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
     outside = end_of_stored(call)
     for serving, ended in failures_of(call):
         if outside is not None and ended.state == State.FAILED.value and serving is call.servings[-1]:
-            # The worker was stopped; the explanation of the call's end covers this.
+            # This worker was stopped. The explanation of how the call ended covers that.
             continue
         explanation = _about(ended, ExplainedSubject.FAILURE, explain_failure(serving, ended))
         yield replace(explanation, round=ended.round or None, error=ended.error_type)
@@ -247,7 +247,7 @@ def _about_serving(serving: Serving, subject: ExplainedSubject, text: str) -> Ex
 
 
 def _late_ms(line: RejectedLine, call: TracedCall) -> float | None:
-    """Return how long before its rejection a token expired; None if the transcript does not show an expiry."""
+    """Return the time between a token's expiry and its rejection; None if the transcript does not show an expiry."""
     ends = [round_.asked.until for round_ in call.rounds if round_.asked.until is not None]
     if line.leg is not None:
         of_leg = [round_.asked.until for round_ in call.rounds if round_.asked.leg == line.leg - 1]
@@ -264,7 +264,7 @@ def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advi
             return Advice(_cause_of_revision(revision), QUESTIONS[Reason.REVISED].cure)
         case Reason.NEW if before is not None:
             cause = f"it was asked in round {before[0].number}, and the call continued without an answer to it"
-            cure = "nothing needs to be fixed if the body gave it up; else ask it on each leg until it is answered"
+            cure = "no fix is needed if the body gave it up; otherwise, ask it on each leg until it is answered"
         case Reason.REWORDED | Reason.SCHEMA_CHANGED | Reason.KEY_GONE | Reason.VOLATILE if before is not None:
             return _advice_on_change(round_, question, *before)
         case Reason.REWORDED:
@@ -277,7 +277,7 @@ def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advi
         case Reason.INVALID:
             complaint = question.complaint
             error = f" ({quoted(complaint.value)})" if isinstance(complaint, Revealed) else ""
-            cause += f"{error}, which makes this attempt {question.attempt}"
+            cause += f"{error}; this is attempt {question.attempt}"
         case Reason.MISSING if round_.asked.ignored:
             cause += f", but with {count_text(round_.asked.ignored, 'answer')} to questions that were not asked"
         case Reason.OTHER_BUILD:
@@ -298,7 +298,7 @@ def _revision_between(call: TracedCall, before: Round, round_: Round) -> Round |
     """Return the last round between `before` and `round_` that followed a change in a review.
 
     After a review, the token no longer contains the answers that the review made stale. So in the retry era, only the
-    first round after the review asks with the reason `revised`, and later rounds ask with the reason `new`.
+    first round after the review has the reason `revised`. Later rounds have the reason `new`.
     """
     between = call.rounds[call.rounds.index(before) + 1 : call.rounds.index(round_)]
     revised = (
@@ -313,7 +313,7 @@ def _cause_of_revision(round_: Round) -> str:
     names = [part.removeprefix("answer:") for part in changed if part.startswith("answer:")]
     if not names:
         return QUESTIONS[Reason.REVISED].cause
-    return f"the user changed their answer to {', '.join(map(quoted, names))}, on which it may depend"
+    return f"the user changed their answer to {', '.join(map(quoted, names))}, and it may depend on that"
 
 
 def _advice_on_change(round_: Round, question: ShownQuestion, before: Round, former: ShownQuestion) -> Advice:
@@ -325,7 +325,7 @@ def _advice_on_change(round_: Round, question: ShownQuestion, before: Round, for
         change = f" (it was {texts[0]}, and is now {texts[1]})" if texts else ""
         return Advice(QUESTIONS[reason].cause + change, QUESTIONS[reason].cure)
     if reason is Reason.KEY_GONE:
-        # In 2 of 256 cases, the token shows only that something has changed. The transcript may show what it was.
+        # In 2 of 256 cases, the token shows only that something has changed. The transcript may show what changed.
         if not texts and not fields:
             return QUESTIONS[reason]
         reason = Reason.REWORDED if texts else Reason.SCHEMA_CHANGED
@@ -346,11 +346,11 @@ def _advice_on_renaming(round_: Round, question: ShownQuestion, former: str) -> 
         cause = f"its answer is known as {former}, a name that no question has now"
         return Advice(cause, f"name it where it is resolved, as in Resolve(fn, former_names=({former},))")
     # The body may still use that name in a later question.
-    cause = f"an answer to the same question is known as {former}, a name that the body had not asked for before"
+    cause = f"an answer to the same question is known as {former}, a name that the body had not used before"
     if question.key.startswith(UNNAMED):
         return Advice(cause, f"restore its name, as in name={former}")
     cure = f"name it where it is asked, as in ctx.ask({quoted(question.key)}, ..., former_names=({former},))"
-    return Advice(cause, f"{cure}, unless the body still asks by that name")
+    return Advice(cause, f"{cure}, unless the body still uses that name")
 
 
 def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:

@@ -1,4 +1,4 @@
-"""Explanations of legs that ended without a result: the error or limit, where it occurred, and its cure."""
+"""Explanations of legs that ended without a result. Each names the error or limit, where it occurred, and the cure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -71,7 +71,7 @@ def explain_failure(serving: Serving, ended: EndedLine) -> str:
         return f"{what}, because {_DECLINED.cause} ({quoted(ended.decline)}); {cure}."
     if error is None:
         cause = "its function returned an error" if ended.is_error else "nothing more was recorded"
-        return f"{what}, because {cause}; its result is in `roundtrip trace show`."
+        return f"{what}, because {cause}; `roundtrip trace show` shows its result."
     advice = _advice_on(error.type)
     if error.type == "MCPError" and _state_before_end(serving) is State.AWAITING_INPUT:
         advice = _UNANSWERED
@@ -101,7 +101,7 @@ def explain_lateness(call: TracedCall, now: float) -> str | None:
         options = "ttl= (for the answers to one leg) or max_age= (for the whole call)"
     return (
         f"Round {asked.round} was never answered, and the call cannot continue, because {cause}; raise {options} if "
-        "people need longer, and the client must begin the call again."
+        f"people need longer; the client must begin the call again."
     )
 
 
@@ -113,7 +113,7 @@ def _advice_on(error: str) -> Advice | None:
 
 
 def _place_text(serving: Serving, ended: EndedLine) -> str:
-    """Say where in the leg the end occurred: in which function, or else in which state."""
+    """Say where in the leg the end occurred. Name the function, or the state if no function is known."""
     failed = [run.key for run in ended.nodes if run.how == "failed"]
     if failed:
         return f", in the resolver or dependency {quoted(failed[-1])}"
@@ -129,7 +129,7 @@ def _state_before_end(serving: Serving) -> State | None:
 
 
 def _cure_of_decline(serving: Serving) -> str:
-    """Return the cure for a declined question. It depends on what asked the question."""
+    """Return the cure for a declined question; it differs for `confirm=`, the body and resolvers."""
     not_given = [read.key for line in serving.happened for read in line.answers if read.action != "accept"]
     if serving.began is not None and not_given[-1:] == [f"confirm:{serving.began.tool}"]:
         return "nothing needs to be fixed: with confirm=, nothing runs unless the user accepts"

@@ -1,4 +1,4 @@
-"""The messages between a call's client and instances, also as a Mermaid sequence diagram."""
+"""The messages between a call's client and the instances. They can also be drawn as a Mermaid sequence diagram."""
 
 import re
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class MessageKind(StrEnum):
     REJECTION = "rejection"
     """A response that rejects a token."""
     NOTE = "note"
-    """No message, but a remark about its source."""
+    """A remark about the source, instead of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class SequenceMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageSequence:
-    """A call's messages in order, and the participants, of which the client is the first."""
+    """A call's messages, in order, and the participants. The client is the first participant."""
 
     participants: tuple[str, ...]
     messages: tuple[SequenceMessage, ...]
@@ -82,7 +82,7 @@ def exchange_of(call: TracedCall) -> MessageSequence:
         if isinstance(request, RejectedLine):
             messages += _rejected(request, place, step)
             continue
-        # A client does not request a worker's serving: it polls the task, or it already has its response.
+        # A worker's serving is not a client request: the client polls the task, or already has its response.
         kind, source = (MessageKind.NOTE, place) if request.is_of_worker else (MessageKind.REQUEST, CLIENT)
         messages.append(SequenceMessage(kind, source, place, _request(call, request, before), step))
         for line in request.happened:
@@ -139,7 +139,8 @@ def _message_of(line: HappenedLine, serving: Serving, place: int, step: int) -> 
         kind = MessageKind.REQUEST if _is_live(serving) and line.token is None else MessageKind.RESPONSE
         target = CLIENT
         if serving.is_of_worker and (line.rung is not None or not line.questions):
-            # A worker cannot respond to a client. Its questions are on a page, or the task waits for someone else.
+            # A worker cannot respond to a client. Its questions are shown on a page, or the task waits for someone
+            # else.
             kind, target = MessageKind.NOTE, place
         awaited = [approval_text(approval, _short) for approval in line.approvals]
         if awaited and not asked:

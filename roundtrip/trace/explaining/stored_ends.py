@@ -1,4 +1,4 @@
-"""Explanations of events in a stored call that no serving recorded: operator actions, and ends without a leg."""
+"""Explanations of stored-call events that no serving recorded: operator actions, and ends without a leg."""
 
 from roundtrip.machine.table import State
 from roundtrip.text import printable
@@ -8,9 +8,10 @@ from roundtrip.trace.writing.lines import ActedLine, StoppedLine
 
 
 def end_of_stored(call: TracedCall) -> ActedLine | StoppedLine | None:
-    """Return the line that says why a call ended outside its servings; None for any other call.
+    """Return the line that says why a call ended outside its servings. Return None if the call ended in a serving or is
+    open.
 
-    An operator action is more informative than the end that it caused, so it takes precedence.
+    An operator action is more informative than the resulting end, so the action takes precedence.
     """
     if call.ended_by is not None and (call.stopped is not None or call.state is State.FAILED):
         return call.ended_by
@@ -22,13 +23,13 @@ def explain_stop(call: TracedCall, line: StoppedLine) -> str:
     if line.how == "lost":
         return (
             "The call is lost: its worker died, and no other worker continues it, because its outcome is unknown or "
-            "too many workers died with it. Check its effects; then `roundtrip calls retry` lets a worker continue "
-            "after its stored steps."
+            "too many workers died while they ran it. Check its effects. Then use `roundtrip calls retry` to let a "
+            "worker continue after its stored steps."
         )
     if line.how == "unstored":
-        return "The call ended because it could not be stored when it asked; the server asked its client to try again."
+        return "The call ended because its questions could not be stored; the server told its client to try again."
     if line.how == "joined":
-        return f"It repeated a waiting call, so {stop_text(line)}; look at that call."
+        return f"An equal call was already waiting, so {stop_text(line)}; look at that call."
     is_task = any(serving.is_handed for serving in call.servings)
     if line.how == "expired":
         waited = ", ".join(quoted(question.key) for question in call.unanswered)
@@ -37,7 +38,7 @@ def explain_stop(call: TracedCall, line: StoppedLine) -> str:
         return f"The call ended because its time expired{where}; raise {option} if it needs longer."
     by = "its client cancelled its task"
     if not is_task:
-        by = "its client left or declined its link, or an operator whose log was not read ended it"
+        by = "its client left or declined its link, or an operator ended it and the operator log was not read"
     return f"The call ended because {by}; nothing needs to be fixed if that was intended."
 
 
@@ -46,7 +47,7 @@ def explain_action(line: ActedLine) -> str:
     by = quoted(line.by)
     where = "with a command" if line.instance == "command" else "on the pages of roundtrip ui"
     if line.outcome == "rejected":
-        return f"{by} tried to {line.action} it {where}, but the action was rejected: {printable(line.why)}."
+        return f"{by} tried to {line.action} the call {where}, but the action was rejected: {printable(line.why)}."
     match line.action:
         case "cancel":
             return f"The call ended because {by} cancelled it {where}; the client must begin it again if it should run."

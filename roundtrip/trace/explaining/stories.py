@@ -122,7 +122,7 @@ def _serving(serving: Serving) -> dict[str, Any]:
 
 
 def _members(line: BaseModel | None, *names: str) -> dict[str, Any]:
-    """Return some members of a line as JSON values. Without a line, all of them are None."""
+    """Return some members of a line as JSON values. If there is no line, all members are None."""
     found = line.model_dump(mode="json", include=set(names)) if line is not None else {}
     return {name: found.get(name) for name in names}
 

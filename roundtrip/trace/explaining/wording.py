@@ -1,4 +1,4 @@
-"""Texts for times, sizes and recorded values, which are the same in every view."""
+"""Texts for times, sizes and recorded values. Every view uses the same texts."""
 
 import json
 import math
@@ -101,7 +101,7 @@ def count_text(number: int, noun: str) -> str:
 
 
 def listed_text(names: Sequence[str], longest: int) -> str:
-    """Return the first names in a list, and the number of others: `a, b and 3 more`."""
+    """Return the first names in a list, and how many more there are: `a, b and 3 more`."""
     more = len(names) - longest
     return ", ".join(names[:longest]) + (f" and {more} more" if more > 0 else "")
 
@@ -110,7 +110,7 @@ def omitted_text(call: TracedCall) -> str:
     """Say how many of the call's requests are shown, and which ones. The sentence has no period."""
     cut = ", and only some of the others" if call.omitted.is_cut else ""
     shown = f"{call.request_count - call.omitted.requests} of {call.request_count} requests are shown"
-    return f"{shown}: the first and last {MAX_EQUAL} of equal requests{cut}"
+    return f"{shown}: the first and last {MAX_EQUAL} of each set of equal requests{cut}"
 
 
 def channel_text(asked: AskedLine) -> str:
@@ -158,7 +158,9 @@ def quoted(value: Any) -> str:
 
 
 def recorded_text(recorded: Recorded, *, longest: int | None = None) -> str:
-    """Return a revealed value as JSON, cut to `longest` characters. For any other value, return its size and digest."""
+    """Return a revealed value as JSON, cut to `longest` characters. If the value is not revealed, return its size and
+    digest.
+    """
     if isinstance(recorded, Digested):
         return f"({size_text(recorded.bytes)}, digest {recorded.digest})"
     text = json.dumps(recorded.value, ensure_ascii=False)

@@ -1,1 +1,3 @@
-"""Call index: an SQLite file beside the transcripts. It has a row for each call and the positions of its lines."""
+"""Call index: an SQLite file beside the transcripts. It contains a row for each call, and the positions of the call's
+lines.
+"""

@@ -76,10 +76,10 @@ CREATE TABLE notices (
 CREATE INDEX notices_reason ON notices (event, reason, at, file, offset);
 """
 """`digest` is computed from a file's first `head` bytes, which may contain values. `marks` repeats each call's start,
-so that a facet's calls are in list order. In a call with very many requests, some lines are not read again: in `lines`,
-`omitted` marks such a line, and in `calls`, `omitted` has the figures for these lines. `row` is null for a call that is
-mentioned only by operator actions. `others` lists files beside the named files, such as an operator log, so that a
-program that does not name them keeps their lines.
+so that the calls with a facet are in list order. If a call has very many requests, some of its lines are not read
+again: in `lines`, `omitted` marks these lines, and in `calls`, `omitted` has their figures. `row` is null for a call
+that only operator actions mention. `others` lists further files, such as an operator log. Because of this table, a
+program that was started without these files does not drop their lines.
 """
 
 
@@ -107,15 +107,15 @@ def open_database(path: Path) -> sqlite3.Connection:
 def _make_file(path: Path) -> None:
     """Create the file, unless it exists.
 
-    An existing file must not be opened here, because closing it would release the locks that SQLite holds in this
-    process.
+    Do not open an existing file here: closing it would release the locks that SQLite holds in this process.
     """
     if path.exists():
         return
     with locked_folder_of(path, waits=True):
         # Another program may have created the file while this program waited for the lock.
         if not path.exists():
-            # Remove the companion files of a deleted index. Programs that still use the deleted index have them open.
+            # Remove the companion files of a deleted index. Programs that still use the deleted index already have them
+            # open.
             for suffix in _COMPANIONS:
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE))

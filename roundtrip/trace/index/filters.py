@@ -1,4 +1,4 @@
-"""Filters for calls. Each filter tests rows, and needs no index."""
+"""Filters for calls. A filter tests rows and works without an index."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,14 +18,14 @@ class CallFilter:
     """Conditions that a call must meet. All of them must hold."""
 
     facets: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    """Maps each kind of facet to the accepted values, which may contain wildcards."""
+    """The accepted values for each facet kind. A value may contain wildcards."""
     since: float | None = None
-    """The call's last line must not be earlier than this time."""
+    """The call's last line must have been written at this time or later."""
     before: float | None = None
-    """The time before which the call must have begun."""
+    """The call must have begun before this time."""
     rounds: Callable[[int], bool] | None = None
     start: str = ""
-    """The text with which the call's id must begin."""
+    """The call's id must begin with this text."""
 
     @property
     def has_only_facets(self) -> bool:
@@ -55,7 +55,7 @@ class CallFilter:
 
 
 def fits(value: str | None, patterns: Sequence[str]) -> bool:
-    """Return True if a value equals or matches one of the patterns, or if there are no patterns."""
+    """Return True if a value equals a pattern or matches it, or if there are no patterns."""
     return not patterns or (
         value is not None and any(value == pattern or fnmatchcase(value, pattern) for pattern in patterns)
     )
@@ -70,7 +70,7 @@ def time_of(text: str) -> float:
     age = _AGE.fullmatch(text.strip())
     try:
         if age is not None:
-            # Use the local time zone, which a date without a zone also has.
+            # Use the local time zone, as for a date without a zone.
             return (datetime.now().astimezone() - timedelta(**{_UNITS[age[2]]: float(age[1])})).timestamp()
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError) as error:

@@ -25,16 +25,15 @@ _FILE_SUFFIX: Final = ".index.sqlite3"
 _END_POSITION: Final = (float("inf"), 0)
 _WILDCARDS: Final = "*?["
 _ALL_LINES: Final = -1
-"""The value for SQLite's LIMIT that means no limit."""
+"""The LIMIT value for which SQLite returns all lines."""
 
-# Conditions on call rows. The plus sign prevents SQLite from using the index on start times when only a few calls
-# match.
+# Conditions on call rows. The plus sign keeps SQLite from using the index on start times when only a few calls match.
 _ALL: Final = "WHERE row IS NOT NULL AND (started, number)"
 _ACTIVE: Final = "INDEXED BY calls_last WHERE row IS NOT NULL AND last >= ? AND (started, number)"
 _BEGINNING_WITH: Final = "WHERE id >= ? AND id < ? AND row IS NOT NULL AND (+started, number)"
 
 CallPosition = tuple[float, int]
-"""Position of a call in a list whose first call is the newest."""
+"""Position of a call in a list that begins with the newest call."""
 
 
 class RowPage(NamedTuple):
@@ -42,7 +41,7 @@ class RowPage(NamedTuple):
 
     rows: list[Row]
     following: CallPosition | None
-    """The last row's position, if more rows follow."""
+    """The position of the page's last row; None if no more rows follow."""
 
 
 class ListedLine(NamedTuple):
@@ -54,7 +53,7 @@ class ListedLine(NamedTuple):
 
 
 def index_path(names: Sequence[str | Path]) -> Path | None:
-    """Return the index path for a single file or directory; None for several names."""
+    """Return the index path for a single file or directory. For several names, return None."""
     if len(names) != 1:
         return None
     path = Path(names[0])
@@ -62,7 +61,7 @@ def index_path(names: Sequence[str | Path]) -> Path | None:
 
 
 class CallIndex:
-    """Calls in transcripts, found through an index that is updated on demand. All threads may use it.
+    """Calls in transcripts, found through an index that is updated on demand. Thread-safe.
 
     Args:
         names: Files, which must exist, and directories, which may be empty.
@@ -87,8 +86,7 @@ class CallIndex:
         self._open()
 
     def _open(self) -> None:
-        # Use two connections, because the first reading of large transcripts may take minutes while other threads
-        # search.
+        # Use two connections: the first reading of large transcripts may take minutes, and must not block searches.
         self._write_database = open_database(self._path)
         self._database = open_database(self._path)
         with translated_errors(self._path):
@@ -128,8 +126,8 @@ class CallIndex:
             return self._indexer.read_new_lines()
 
     def watch(self, step: Callable[[], None] | None, every: int) -> None:
-        """During searches, call a function each time SQLite has run a number of instructions (`every`). `None` stops
-        the calls.
+        """During searches, call `step` each time SQLite has run `every` instructions. If `step` is None, stop these
+        calls.
         """
         self._database.set_progress_handler(step, every)
 
@@ -155,7 +153,7 @@ class CallIndex:
         return bool(self._select("SELECT 1 FROM calls WHERE id = ? AND row IS NOT NULL", id))
 
     def unreadable(self) -> tuple[int, int]:
-        """Count the unreadable lines, and the lines that have a later format."""
+        """Count the lines that cannot be read, and the lines that have a later format."""
         (found,) = self._select("SELECT coalesce(sum(unreadable), 0), coalesce(sum(newer), 0) FROM files")
         return found
 
@@ -166,7 +164,7 @@ class CallIndex:
         return number
 
     def choices(self, kind: str, limit: int) -> list[tuple[str, int]]:
-        """Return the most frequent values of a facet kind, each with the number of its calls."""
+        """Return a facet's most frequent values, each with the number of its calls."""
         query = "SELECT value, calls FROM facets WHERE kind = ? AND calls > 0 ORDER BY calls DESC, value LIMIT ?"
         return self._select(query, kind, limit)
 
@@ -248,7 +246,7 @@ class CallIndex:
     # Searching.
 
     def _facets(self, kind: str, wanted: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the number of each facet that matches a pattern, with its call count.
+        """Return the facets that match a pattern. Each item contains the facet's number and its call count.
 
         If a pattern equals an existing value, it matches only that value.
         """
@@ -261,10 +259,10 @@ class CallIndex:
         return [(number, calls) for number, calls, value in every if equal.get(value) or fits(value, patterns)]
 
     def _find_rows(self, filter: CallFilter, after: CallPosition | None) -> Generator[tuple[CallPosition, Row]]:
-        """Yield the calls that pass a filter, newest first, with their positions.
+        """Yield the calls that pass a filter, and their positions, newest first.
 
-        The search goes through the calls that have the rarest facet, and looks up the other facets for each of these
-        calls.
+        The search goes through the calls that have the rarest facet. For each of these calls, it looks up the other
+        facets.
         """
         with self._reading(), ExitStack() as stack:
             facets = [self._facets(kind, values) for kind, values in filter.facets.items()]
@@ -290,7 +288,7 @@ class CallIndex:
                         yield place, row
 
     def _is_rarer(self, facets: Sequence[Sequence[tuple[int, int]]], since: float) -> bool:
-        """Return True if fewer calls have the rarest facet than were active since the given time."""
+        """Return True if the rarest facet belongs to fewer calls than were active since the given time."""
         if not facets:
             return False
         rarest = sum(calls for _, calls in facets[0])

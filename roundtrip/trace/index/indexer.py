@@ -1,4 +1,4 @@
-"""Indexing transcript lines: storing their positions, and updating the rows for their calls."""
+"""Indexing transcript lines: stores their positions and updates the rows of their calls."""
 
 import heapq
 import json
@@ -28,15 +28,15 @@ from roundtrip.trace.writing.lines import ActedLine, Line, RejectedLine
 
 _BATCH_LINES: Final = 20_000
 STRAY: Final = "stray"
-"""An additional event for rejected tokens that belong to no known call."""
+"""A second event, recorded for each rejected token that belongs to no known call."""
 KEPT_POSITIONS: Final = "SELECT file, offset, length FROM lines WHERE call = ? AND omitted = 0"
-"""The positions of a call's lines, without omitted requests."""
+"""Selects the positions of a call's lines, except the lines of omitted requests."""
 _MAX_VALUES: Final = 500
 """Maximum number of values in one SQL statement."""
 
 
 _identity = id
-"""The built-in function `id`, for scopes in which `id` is a call id."""
+"""The built-in function `id`, for functions in which `id` is a call id."""
 
 
 class _KnownCall(NamedTuple):
@@ -49,7 +49,7 @@ class _KnownCall(NamedTuple):
 
 
 def parse_omitted(texts: Mapping[str, str | None]) -> dict[str, Omitted]:
-    """Parse the texts in the index's `omitted` column, by call id."""
+    """Parse the index's `omitted` column. Return the result by call id."""
     return {id: Omitted(**json.loads(text)) for id, text in texts.items() if text is not None}
 
 
@@ -70,7 +70,7 @@ class Indexer:
         self.files: dict[int, TranscriptFile] = {}
         """The files by their numbers in the index."""
         self._searched: dict[FileIdentity, tuple[int, int]] = {}
-        """Maps each file to the offset up to which it was read, and the offset before which no further line ends.
+        """Maps each file to two offsets: the file was read up to the first, and no further line ends before the second.
 
         Without the second offset, a long unfinished line would be searched again and again.
         """
@@ -98,7 +98,7 @@ class Indexer:
         # Rotation changes file names, so look up the files by their identity.
         self.files = {number: places[identity] for identity, (number, _) in known.items()}
         return all(
-            # A file that had lines and is now empty was truncated.
+            # If a file had lines and is now empty, it was truncated.
             places[identity].size == (self._searched_in(places[identity], read) or read)
             for identity, (_, read) in known.items()
         )
@@ -106,11 +106,11 @@ class Indexer:
     def _searched_in(self, file: TranscriptFile, read: int) -> int:
         """Return the offset before which no unread line ends; 0 if unknown."""
         before, searched = self._searched.get(file.identity, (0, 0))
-        # If the file was rewritten, it is shorter, or it was read up to a different offset.
+        # A file that was rewritten is shorter, or was read up to a different offset.
         return searched if before == read and searched <= file.size else 0
 
     def _match(self, found: Sequence[TranscriptFile]) -> None:
-        """Match the files with the files in the index by inode. Drop deleted files, and give new files a number."""
+        """Match the existing files to the indexed files by inode. Drop deleted files, and number new files."""
         places = {one.identity: one for one in found}
         self.files = {}
         gone: list[int] = []
@@ -139,13 +139,13 @@ class Indexer:
         self.files[cursor.lastrowid or 0] = one
 
     def _forget(self, numbers: Sequence[int]) -> None:
-        """Drop files, and any calls that have no lines left as a result."""
+        """Drop some files, and any calls that then have no lines left."""
         for number in numbers:
             calls = self._database.execute(
                 "SELECT id, number, omitted FROM calls WHERE number IN (SELECT call FROM lines WHERE file = ?)",
                 (number,),
             ).fetchall()
-            # Decide again which requests to omit, from the remaining lines.
+            # Lines are missing now, so decide again which requests to omit.
             thinned = [(call,) for _, call, omitted in calls if omitted is not None]
             self._database.executemany("UPDATE lines SET omitted = 0 WHERE call = ? AND omitted = 1", thinned)
             self._database.executemany("UPDATE calls SET omitted = NULL WHERE number = ?", thinned)
@@ -156,9 +156,9 @@ class Indexer:
                 self._join({id: [] for id, *_ in calls[first : first + _BATCH_LINES]})
 
     def _read(self) -> tuple[list[PositionedLine], int]:
-        """Return the next lines, and how many lines were read, including unreadable lines.
+        """Return the next lines, and the number of lines that were read, including unreadable lines.
 
-        A call's legs are in several files, so the file with the oldest lines is read first.
+        A call's legs may be in several files, so the file with the oldest lines is read first.
         """
         waiting: list[tuple[float, int, int]] = self._database.execute(
             "SELECT reached, number, read FROM files"
@@ -185,7 +185,7 @@ class Indexer:
             self._database.execute(
                 "UPDATE files SET read = ?, reached = ?, unreadable = unreadable + ?, newer = newer + ?, "
                 "head = ?, digest = ? WHERE number = ?",
-                # Compute the head's digest again, because a file that was shorter than the head has grown.
+                # Compute the digest again, because a file that was shorter than `HEAD_BYTES` may have grown.
                 (read, reached, reading.unreadable, reading.newer, *read_head(file, min(HEAD_BYTES, read)), number),
             )
             heapq.heappush(waiting, (reached, number, read))
@@ -224,8 +224,8 @@ class Indexer:
             if id in known:
                 places = self._database.execute(KEPT_POSITIONS, known[id][:1]).fetchall()
                 before[id] = [*read_lines(self.files, map(LinePosition._make, places))]
-            # A file may be rotated before its last lines are read. They are then read after lines from the file that
-            # replaced it.
+            # If a file is rotated before its last lines are read, they are read after lines from the file that replaced
+            # it.
             own = sorted([*before.get(id, ()), *placed], key=lambda one: one.place)
             lines += [one.line for one in own]
         joined = join(lines, parse_omitted({id: one.omitted for id, one in known.items()})).calls

@@ -1,4 +1,4 @@
-"""Reading transcript lines at known positions, and lines that were appended after a position."""
+"""Reading transcript lines: at known positions, or all lines that were appended after a position."""
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,9 @@ from roundtrip.trace.writing.lines import Line
 _CHUNK_BYTES: Final = 256 * 1024
 _MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 HEAD_BYTES: Final = 256
-"""Number of bytes at a file's start that are compared, because a new file can have an old file's inode."""
+"""Number of bytes at a file's start that are compared. The inode is not enough, because a new file can have an old
+file's inode.
+"""
 
 
 class TranscriptFile(NamedTuple):
@@ -112,7 +114,7 @@ def read_appended(found: TranscriptFile, since: int, *, searched: int) -> Append
         while b"\n" not in (more := os.pread(file.fileno(), _CHUNK_BYTES, at)):
             at += len(more)
             if at - since > _MAX_LINE_BYTES:
-                # The text is too long for a transcript line, so skip what was read. The rest of the line will also be
+                # The text is too long for a transcript line, so skip the part that was read. The rest will also be
                 # unreadable.
                 return AppendedLines([(since, b"?")], at, at)
             if not more:

@@ -1,4 +1,4 @@
-"""Index rows: facts about a call, which lists show and filters search."""
+"""Index rows: the facts about a call that lists show and filters search."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -8,7 +8,7 @@ from roundtrip.trace.explaining.stories import summary
 from roundtrip.trace.reading.calls import TracedCall
 
 Row = dict[str, Any]
-"""Facts about a call that lists show: names, states, counts and times, but no values."""
+"""The facts about a call that lists show. They contain names, states, counts and times, but no values."""
 
 Facet = tuple[str, str]
 """A searchable fact: its kind, and its value as text."""
@@ -35,19 +35,19 @@ def facets_of(row: Mapping[str, Any]) -> list[Facet]:
 
 
 def _leaving_points(call: TracedCall) -> Iterator[tuple[str, str]]:
-    """Yield the questions at which the user left the call or the call still waits, each with the outcome."""
+    """Yield the questions at which the user left the call, or for which the call still waits. Each has its outcome."""
     status = call.stopped.how if call.stopped is not None else "waiting" if call.pending else None
     if status is not None:
         yield from [(question.key, status) for question in call.unanswered]
     if call.ended is not None and call.ended.decline is not None:
-        # Do not use the text of `decline`: it names a tool parameter, whose resolver may not have asked the declined
-        # question.
+        # Do not use the text of `decline`: it names a parameter, and the declined question may come from another
+        # resolver.
         answers = [answer for round_ in call.rounds for answer in round_.answers if answer.action in _LEAVING_ACTIONS]
         yield from [(answer.key, _LEAVING_ACTIONS[answer.action or ""]) for answer in answers[-1:]]
 
 
 def _lags(call: TracedCall) -> Iterator[tuple[str, str, float]]:
-    """Yield instances whose clocks are slow. Such an instance reports that a leg began before the previous leg asked.
+    """Yield the instances whose clocks are slow: their legs seem to begin before the previous leg asked.
 
     Each item contains the slow instance, the other instance, and the minimum delay in seconds.
     """

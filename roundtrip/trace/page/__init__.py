@@ -1,1 +1,1 @@
-"""Call pages in HTML: Python collects the content, and a script on the page draws it."""
+"""HTML pages for calls: Python collects the content, and a script on the page draws it."""

@@ -1,4 +1,4 @@
-"""Call-page data. It contains only plain texts, and the page never inserts them as HTML."""
+"""Call-page data. It contains only plain texts, which the page never inserts as HTML."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,10 +57,10 @@ STATE_SYMBOLS: Final[Mapping[str, str]] = {
     State.REJECTED: "⊗",
     State.AWAITING_INPUT: "…",
 }
-UNSERVED: Final = "the transcripts have no request for this call: they were pruned, or are not among the named files"
+UNSERVED: Final = "the transcripts contain no request for this call: its lines were pruned, or a file was not named"
 _NO_MARK: Final = "."
 _MAX_LISTED_NAMES: Final = 12
-"""Maximum names in one line. The timeline shows all names."""
+"""Maximum number of names in one line. The timeline shows all names."""
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ def data_of(call: TracedCall) -> Data:
 
 
 def data_of_unserved(call: TracedCall, tool: str, state: str) -> Data:
-    """Return the page content for a call that is in the store but in no transcript."""
+    """Return the page content for a call that is in the store but not in any transcript."""
     known = {"tool": tool, "state": state, "symbol": STATE_SYMBOLS.get(state, "▸"), "facts": [["Recorded", UNSERVED]]}
     return {**data_of(call), **known}
 
@@ -186,7 +186,9 @@ def _share(call: TracedCall) -> float:
 
 
 def _rows(call: TracedCall, columns: int) -> list[Data]:
-    """Return one row per question, with one character per step: the legend index of the mark that the step received."""
+    """Return one row for each question. The row has one character per step, which is the legend index of the step's
+    mark.
+    """
     places = {mark: str(place) for place, mark in enumerate(SYMBOLS)}
     return [
         {"key": key, "marks": "".join(_NO_MARK if mark is None else places[mark] for mark in marks)[:columns]}
@@ -357,7 +359,7 @@ def _unmatched_answers(round_: Round | None) -> list[Data]:
 
 
 def _value_data(recorded: Recorded | None) -> Data | None:
-    """Return a revealed value as text, and any other value as its size and digest."""
+    """Return a revealed value as text. For any other value, return its size and digest."""
     if recorded is None:
         return None
     if isinstance(recorded, Digested):
@@ -366,7 +368,7 @@ def _value_data(recorded: Recorded | None) -> Data | None:
 
 
 def _raw_line(line: Line) -> Data:
-    """Return a line as text. JavaScript could not represent every number in its JSON."""
+    """Return a line as text, because JavaScript cannot represent every number that JSON can."""
     try:
         data: Data = {"v": line.v, "event": line.event, **line.model_dump(exclude_unset=True)}
     except RecursionError:

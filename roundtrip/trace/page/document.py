@@ -1,4 +1,4 @@
-"""HTML pages, each in one file, with a policy that allows only the page's own script and style."""
+"""HTML pages, each in a single file. A page's policy allows only the script and style that the page contains."""
 
 import base64
 import hashlib
@@ -23,9 +23,7 @@ _PARTS: Final = ("call", "nav", "timeline", "exchange", "machine", "inspector", 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """HTML page with its content security policy. The page contains the policy; the server may also send it as a
-    header.
-    """
+    """HTML page and its content security policy. The page contains the policy; a header may repeat it."""
 
     text: str
     policy: str
@@ -33,7 +31,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PageKind:
-    """The files in the folder `web` for a kind of page, and additional policy directives."""
+    """A kind of page: its files in the folder `web`, and its additional policy directives."""
 
     template: str
     scripts: tuple[str, ...]
@@ -43,7 +41,7 @@ class PageKind:
 
 
 _LIVE: Final = "connect-src 'self'; "
-"""The policy directive for a page that sends requests to its server."""
+"""The policy directive that lets a page send requests to its server."""
 _CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"))
 _LIVE_CALL: Final = PageKind("call.html", (*STEP_SCRIPTS, "call.js"), policy=_LIVE)
 _UI_STYLES: Final = ("page.css", "controls.css", "ui/ui.css")
@@ -81,7 +79,7 @@ def html(call: TracedCall) -> str:
 
 
 def call_page(call: TracedCall, *, live: Mapping[str, Any] | None = None) -> Page:
-    """Return a call page. `live` contains the address for updates and the current version."""
+    """Return a call page. `live` contains the address that sends updates, and the current version."""
     kind = _CALL if live is None else _LIVE_CALL
     return page_of(kind, f"{call.tool} {call.id}", {**data_of(call), "live": live})
 
@@ -95,7 +93,7 @@ def page_of(kind: PageKind, title: str, data: Mapping[str, Any]) -> Page:
 
 @cache
 def _load_sources(kind: PageKind) -> tuple[Template, Mapping[str, str]]:
-    """Return the template for a kind of page, and the content that is the same on all pages of this kind."""
+    """Return a page kind's template, and the content that all pages of this kind share."""
     folder = files("roundtrip.trace.page").joinpath("web")
 
     def read(name: str) -> str:

@@ -9,7 +9,7 @@ from roundtrip.untrusted import mapping_of
 
 
 def page_fields_of(schema: object, answer: object) -> list[dict[str, Any]]:
-    """Return a form's fields, in order, filled in with an answer or with their defaults.
+    """Return a form's fields, in order. Each field has the answer's value, or else its default.
 
     A transcript may contain anything, so the page shows a field with an unknown shape as a text field.
     """
@@ -45,7 +45,7 @@ def _page_field(field: FormField, answer: Mapping[str, Any]) -> dict[str, Any]:
         "options": [{"label": label, "chosen": _is_chosen(choice, value)} for choice, label in _choices(field)],
         "many": field.kind is FieldKind.SEVERAL,
         "value": "" if value is None else value_text(value),
-        # False if the value is only the field's default.
+        # False if this value is the field's default and not an answer.
         "given": is_given,
     }
 

@@ -1,8 +1,8 @@
 """Protection for pages that only this machine's user may open: a secret address, the `Host` check, and headers.
 
 Other users on the machine can reach the port, so the address contains a secret. A request's `Host` must name this
-machine, because another site can point its own name to this machine (DNS rebinding), and its pages would then have the
-same origin.
+machine. Otherwise another site could point its own name to this machine (DNS rebinding), and the site's pages would
+have the same origin.
 """
 
 import hmac
@@ -36,12 +36,12 @@ class Loopback:
         return f"http://{self._host}:{self._port}/{self.secret}/"
 
     def names(self, hosts: Sequence[str]) -> bool:
-        """Return True if a request has exactly one `Host` header, and it names this port on this machine."""
+        """Return True if a request has exactly one `Host` header, which names this port on this machine."""
         names = (self._host, HOST, "localhost")
         return len(hosts) == 1 and hosts[0].lower() in [f"{name}:{self._port}" for name in names]
 
     def sent_from_here(self, origins: Sequence[str], host: str) -> bool:
-        """Return True if a request has exactly one `Origin` header, and it names the same host."""
+        """Return True if a request has exactly one `Origin` header, which names the given host."""
         return list(origins) == [f"http://{host.lower()}"]
 
     def place_of(self, path: str) -> str | None:
@@ -53,5 +53,5 @@ class Loopback:
 
 
 def headers_for(policy: str) -> dict[str, str]:
-    """Return response headers with this content security policy."""
+    """Return the response headers that carry a content security policy."""
     return page_headers(f"{policy}; frame-ancestors 'none'")

@@ -1,4 +1,4 @@
-"""Requests to roundtrip's pages, and responses to them. An error response has a status and a sentence from this
+"""Requests to roundtrip's pages, and the responses. An error response contains a status and a sentence from this
 package.
 """
 
@@ -23,7 +23,7 @@ _NO_POLICY: Final = "default-src 'none'"
 
 
 class PageRejected(Exception):
-    """A rejected request. Its response has only a status and a sentence."""
+    """A rejected request. The response to it contains only a status and a sentence."""
 
     def __init__(self, status: HTTPStatus, text: str, **headers: str) -> None:
         super().__init__(text)
@@ -32,7 +32,7 @@ class PageRejected(Exception):
 
 
 class FormInvalid(Exception):
-    """Texts from a form that do not fit its fields. `errors` has a sentence for each field id."""
+    """Form texts that do not fit their fields. `errors` has a sentence for each field id."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(errors.values()))
@@ -42,7 +42,7 @@ class FormInvalid(Exception):
 async def answer_request(
     respond: Callable[[Request], Awaitable[Response]], scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Answer one ASGI request with a function that may reject it."""
+    """Answer one ASGI request with a function, which may reject the request."""
     if scope["type"] != "http":
         return
     try:
@@ -55,8 +55,9 @@ async def answer_request(
 
 
 def check_local_request(request: Request, loopback: Loopback, command: str) -> tuple[str, bool]:
-    """Check that a request comes from this machine's user. Return its path, and True if one of this server's pages sent
-    it.
+    """Check that a request comes from this machine's user.
+
+    Return the request's path, and True if one of this server's pages sent the request.
 
     Raises:
         PageRejected: The request names another machine, comes from another user, or lacks the secret.
@@ -90,11 +91,11 @@ async def answer_change(
     *expected: type[Exception],
     is_from_here: bool,
 ) -> Response:
-    """Answer a request that changes something. Only a page with the same origin may send it.
+    """Answer a request that changes something. Only a page with the same origin may send such a request.
 
     Args:
         request: The request.
-        change: A function that makes the change that the body describes; None for an unknown change.
+        change: A function that makes the requested change; None for an unknown change.
         *expected: Exception types, besides `ValueError`, whose texts the page shows.
         is_from_here: True if a page with the same origin sent the request.
 
@@ -110,7 +111,7 @@ async def answer_change(
     try:
         return json_answer(await change(await _read_object(request)))
     except FormInvalid as invalid:
-        # Do not use an HTTP error status, which the browser would log on its console.
+        # Do not use an HTTP error status, because the browser would log it on its console.
         return json_answer({"errors": invalid.errors})
     except (ValueError, *expected) as error:
         return json_answer({"error": str(error)})
@@ -147,7 +148,7 @@ def json_object(text: str, complaint: str) -> dict[str, Any]:
 
 
 def string_member(body: Mapping[str, Any], name: str) -> str:
-    """Return a member of a request's body that must be a string.
+    """Return a member of a request body. The member must be a string.
 
     Raises:
         ValueError: The member is not a string.
@@ -164,7 +165,7 @@ def page_answer(page: Page) -> Response:
 
 
 def json_answer(data: Data | None) -> Response:
-    """Return a response with data. If `data` is None, the page is up to date, and the response has no content."""
+    """Return a response with data. If `data` is None, the page is up to date, so the response has no content."""
     if data is None:
         return _response(HTTPStatus.NO_CONTENT, "")
     return _response(HTTPStatus.OK, json.dumps(data, allow_nan=False), kind=_JSON)

@@ -1,4 +1,4 @@
-"""Traced calls: each time a leg was served, the rounds of questions, and the resulting state."""
+"""Traced calls: their servings, their rounds of questions, and their states."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _RETRIABLE: Final = frozenset((State.FAILED.value, State.REJECTED.value))
 """End states after which a client may send the same token again."""
 
 _FIRST_TIME_REASONS: Final = frozenset((Reason.NEW, Reason.OTHER_BUILD, Reason.REVISED))
-"""Reasons that a question can have when it is first asked. Any other reason means that the question is asked again."""
+"""Reasons that a question can have when it is first asked. Any other reason means that it is being asked again."""
 
 
 class Mark(StrEnum):
@@ -50,7 +50,7 @@ class Mark(StrEnum):
 
 
 SYMBOLS: Final = {Mark.ASKED: "●", Mark.ASKED_AGAIN: "↻", Mark.REUSED: "✓", Mark.PENDING: "○"}
-"""A symbol for each mark, so that readers can distinguish marks without colors."""
+"""A symbol for each mark, so that a mark can be recognized without its color."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,14 +97,14 @@ class Serving:
 
     @property
     def is_over(self) -> bool:
-        """Return True if the serving has responded: with questions, a link, a task, or the end of the call."""
+        """Return True if the serving has responded with questions, a link, a task or the end of the call."""
         return self.ended is not None or self.is_handed or (self.has_asked and not self.is_open)
 
     @property
     def is_open(self) -> bool:
-        """Return True if a live-era call waits for its client over the open connection."""
+        """Return True if a live-era call is waiting for its client over the open connection."""
         last, is_live = self.lines[-1], self.began is not None and self.began.era == "live"
-        # A line has a token if its questions end a leg. The token is empty if the store has the call.
+        # A line has a token if its questions end a leg. If the store keeps the call, that token is empty.
         return is_live and isinstance(last, AskedLine) and last.token is None
 
     @property
@@ -114,7 +114,7 @@ class Serving:
 
     @property
     def takes_over(self) -> bool:
-        """Return True if the worker took the task over from a worker that stopped renewing its lease."""
+        """Return True if this worker took the task over from a worker that had stopped renewing its lease."""
         return self.began is not None and self.began.takes_over
 
     @property
@@ -133,7 +133,7 @@ class Serving:
         found: list[tuple[State, Event, State]] = []
         state = State.RECEIVED if self.leg == 1 else State.AWAITING_INPUT
         if self.moves and self.is_of_worker:
-            # A task's first leg on a worker starts after its parameters are filled, and a later leg starts after
+            # On a worker, a task's first leg starts after its parameters are filled. A later leg starts after
             # questions.
             state = State.AWAITING_INPUT if self.moves[0][0] is Event.RESUME else State.RESOLVING
         for event, target, _ in self.moves:
@@ -143,7 +143,7 @@ class Serving:
 
     @property
     def is_recall(self) -> bool:
-        """Return True if the function did not run, because the ledger supplied the result of an earlier serving."""
+        """Return True if the function did not run because the ledger supplied an earlier serving's result."""
         return any(event is Event.RECALL for event, _, _ in self.moves)
 
     @property
@@ -167,13 +167,13 @@ class Serving:
 
     @property
     def server_ms(self) -> float:
-        """Return the working time, without the time spent waiting."""
+        """Return the serving's duration without the time spent waiting for answers."""
         last = self.lines[-1]
         return 0.0 if isinstance(last, BeganLine) else max(0.0, last.ms - self.waited_ms)
 
     @property
     def token_bytes(self) -> int | None:
-        """Return the request's token size; None if the request had no token, or no line records it."""
+        """Return the request's token size. Return None if the request had no token or the size is not recorded."""
         return self.began.token_bytes if self.began is not None else None
 
 
@@ -205,7 +205,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Omitted:
-    """Requests omitted from a call, and their contribution to its figures."""
+    """The requests that were omitted from a call, and what they add to the call's figures."""
 
     requests: int = 0
     replays: int = 0
@@ -215,7 +215,7 @@ class Omitted:
     waited_ms: float = 0.0
     last_at: float | None = None
     is_cut: bool = False
-    """True if different requests were omitted, and not only repetitions."""
+    """True if not only repetitions but also different requests were omitted."""
 
 
 NOTHING_OMITTED: Final = Omitted()
@@ -235,11 +235,11 @@ class TracedCall:
     stops: list[StoppedLine] = field(default_factory=list[StoppedLine])
     """Lines that ended this call outside its servings, in order."""
     omitted: Omitted = NOTHING_OMITTED
-    """Requests omitted because the call has very many. They still count in the call's figures."""
+    """The requests that were omitted because the call has very many. The call's figures still include them."""
 
     @property
     def lines(self) -> list[Line]:
-        """Return all recorded lines, except those of omitted requests."""
+        """Return all recorded lines, except the lines of omitted requests."""
         return [*(line for serving in self.servings for line in serving.lines), *self._other_lines]
 
     @property
@@ -249,7 +249,7 @@ class TracedCall:
 
     @cached_property
     def began(self) -> BeganLine | None:
-        """Return the first recorded beginning of a leg; None if no beginning is recorded."""
+        """Return the first recorded line about the beginning of a leg; None if no such line exists."""
         return next((serving.began for serving in self.servings if serving.began is not None), None)
 
     @property
@@ -265,10 +265,10 @@ class TracedCall:
 
     @cached_property
     def chain(self) -> list[Serving]:
-        """Return one serving per leg: the serving whose response the client continued with.
+        """Return one serving for each leg: the serving whose response the client used to continue.
 
         The leg that turned the call into a task has two servings: the client's request and the worker's serving.
-        Usually the last serving counts, because the response to an earlier serving may have been lost. An earlier
+        Usually a leg's last serving counts, because the response to an earlier serving may have been lost. An earlier
         serving counts if the last serving got its result from the ledger, lacked the earlier answers, or failed before
         its body.
         """
@@ -300,7 +300,7 @@ class TracedCall:
     def stopped(self) -> StoppedLine | None:
         """Return the line that ended the stored call outside its servings; None if the call continued after that line.
 
-        This line overrides the end that a serving recorded, because the store rejected that end.
+        If a serving also recorded an end, the line overrides that end, which the store rejected.
         """
         last = self.stops[-1] if self.stops else None
         if last is None or (self.servings and self.servings[-1].started_at > last.at):
@@ -310,9 +310,7 @@ class TracedCall:
 
     @property
     def is_stored(self) -> bool:
-        """Return True if the server stores the call: it is a task, or has questions that its client did not ask the
-        user.
-        """
+        """Return True if the server stores the call: it is a task, or its client did not ask the last questions."""
         by_client = not self.rounds or self.rounds[-1].asked.rung is None
         return not by_client or any(one.is_handed or one.is_of_worker for one in self.servings)
 
@@ -323,7 +321,7 @@ class TracedCall:
 
     @cached_property
     def state(self) -> State:
-        """Return the current state. A call that ended outside its servings has failed, unless it joined another one."""
+        """Return the current state. A call that ended outside its servings has failed, unless it joined a call."""
         if self.stopped is not None:
             return State.COMPLETED if self.stopped.how == "joined" else State.FAILED
         if self.ended is not None:
@@ -337,7 +335,7 @@ class TracedCall:
             return State.AWAITING_INPUT
         if latest.moves:
             return latest.moves[-1][1]
-        # The request has arrived, and no later event has been written yet.
+        # The request has arrived, and no line about a later event has been written yet.
         return State.RECEIVED if latest.leg == 1 else State.RESUMED
 
     @property
@@ -371,14 +369,12 @@ class TracedCall:
 
     @property
     def round_count(self) -> int:
-        """Count the rounds. A leg that is served again repeats its round, which counts once."""
+        """Count the rounds. If a leg is served again, its repeated round is not counted again."""
         return max((round_.number for round_ in self.rounds), default=0)
 
     @property
     def replays(self) -> list[tuple[Serving, Serving]]:
-        """Return each repeated serving together with the first serving of its leg. Servings in `takeovers` are not
-        included.
-        """
+        """Return each repeated serving with its leg's first serving. Servings in `takeovers` are not included."""
         first: dict[int, Serving] = {}
         found = [(serving, first.setdefault(serving.leg, serving)) for serving in self.servings]
         repeated = [(one, earlier) for one, earlier in found if one is not earlier and not earlier.is_handed]
@@ -386,7 +382,9 @@ class TracedCall:
 
     @property
     def takeovers(self) -> list[tuple[Serving, Serving | None]]:
-        """Return each serving that took over a leg, together with the previous worker's serving if that is recorded."""
+        """Return each serving that took over a leg, together with the previous worker's serving, or None if that is not
+        recorded.
+        """
         found: list[tuple[Serving, Serving | None]] = []
         before: dict[int, Serving] = {}
         for serving in self.servings:
@@ -398,7 +396,7 @@ class TracedCall:
 
     @property
     def silent_servings(self) -> int:
-        """Count the takeovers after which the previous serving has no recorded end. It may have begun the body."""
+        """Count the takeovers whose previous serving has no recorded end. That serving may have begun the body."""
         return sum(before is None or not before.is_over for _, before in self.takeovers)
 
     @property
@@ -441,7 +439,7 @@ class TracedCall:
 
     @property
     def bodies(self) -> int:
-        """Return how often a beginning of the body is recorded."""
+        """Return how many recorded times the body began."""
         return sum(serving.bodies for serving in self.servings) + self.omitted.bodies
 
     @property
@@ -451,7 +449,9 @@ class TracedCall:
 
     @property
     def may_have_run(self) -> bool:
-        """Return True if the body may have begun unrecorded: the end of a leg was not recorded, or its worker died."""
+        """Return True if the body may have begun without being recorded: a leg's end was not recorded, or its worker
+        died.
+        """
         is_lost = self.stopped is not None and self.stopped.how == "lost"
         return is_lost or self.is_unknown or any(not serving.is_over for serving in self.servings)
 
@@ -472,7 +472,9 @@ class TracedCall:
         return [arrow for serving in self.servings for arrow in serving.arrows]
 
     def shown_before(self, round_: Round, question: ShownQuestion) -> tuple[Round, ShownQuestion] | None:
-        """Return the last earlier round that asked a question under its current name or a former name."""
+        """Return the last earlier round that asked a question, and the question as it was asked there. Former names
+        count.
+        """
         place = next((place for place, other in enumerate(self.rounds) if other is round_), 0)
         for earlier in reversed(self.rounds[:place]):
             if earlier.serving.leg == round_.serving.leg and earlier.serving is not round_.serving:
@@ -483,12 +485,12 @@ class TracedCall:
         return None
 
     def is_asked_again(self, round_: Round, question: ShownQuestion) -> bool:
-        """Return True if a question was also asked in an earlier round. Most reasons for asking imply this."""
+        """Return True if an earlier round also asked the question. Most reasons for asking imply this."""
         return question.reason not in _FIRST_TIME_REASONS or self.shown_before(round_, question) is not None
 
     def marks(self) -> dict[str, list[Mark | None]]:
-        """Return the marks for each question and approval: one column per round, and one for the time after the last
-        round.
+        """Return the marks for each question and approval: one column per round, and one column for the time after the
+        last round.
         """
         marks: defaultdict[str, list[Mark | None]] = defaultdict(lambda: [None] * (len(self.rounds) + 1))
         for place, round_ in enumerate(self.rounds):
@@ -509,22 +511,22 @@ class TracedCall:
 
 @dataclass(slots=True)
 class Traced:
-    """The calls in the transcripts, ordered by their first line, and the lines that belong to no call."""
+    """The calls in the transcripts, ordered by each call's first line, and the lines that belong to no call."""
 
     calls: dict[str, TracedCall]
     strays: list[RejectedLine]
     """Token rejections that belong to no known call."""
     actions: list[ActedLine] = field(default_factory=list[ActedLine])
-    """All operator actions, in order. They include actions on calls that no other line names."""
+    """All operator actions, in order, including actions on calls that no other line names."""
 
 
 def _continued_serving(servings: Sequence[Serving], *, later: Serving | None) -> Serving:
-    """Return the serving whose response the client continued with. `later` is the next leg's serving in the chain."""
+    """Return the serving whose response the client used to continue. `later` is the next leg's serving in the chain."""
     brought = later.token_bytes if later is not None else None
-    # If a client sent a token twice with different answers, it got two new tokens, which usually differ in size.
+    # If a client sent a token twice with different answers, it got two new tokens. Their sizes usually differ.
     fitting = [one for one in servings if brought is not None and _response_token_size(one) == brought] or servings
     earlier = [serving for serving in fitting if later is None or serving.started_at <= later.started_at]
-    # The clocks of instances differ, so it is possible that no serving is earlier.
+    # Instance clocks differ, so it is possible that no serving is earlier.
     candidates = earlier or fitting
     return max(enumerate(candidates), key=lambda item: (*_rank(item[1], continues=later is not None), item[0]))[1]
 

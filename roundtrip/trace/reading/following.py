@@ -18,25 +18,25 @@ from roundtrip.trace.writing.lines import Line
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _LINGER_POLLS: Final = 100
-"""Number of polls for which a rotated file is still read, because a process that has it open may write another line."""
+"""Number of further polls for a rotated file. A process that has the file open may still write a line to it."""
 
 
 @dataclass(slots=True)
 class _OpenFile:
-    """Open file that is read while it grows."""
+    """An open file that is read while it grows."""
 
     identity: FileIdentity
     file: BinaryIO
     partial: bytes = b""
     """The start of an incomplete line."""
     lingers: int | None = None
-    """Number of polls until the file is closed; None while no newer file has taken its path."""
+    """Number of polls until the file is closed; None until a newer file has taken its path."""
 
 
 class Follower:
     """Reader for lines that are appended to transcripts, and for new files in directories.
 
-    A named file need not exist yet. `reading` counts the unreadable lines.
+    A named file need not exist yet. `reading` counts the lines that cannot be read.
     """
 
     def __init__(self, names: Sequence[str | Path]) -> None:

@@ -24,11 +24,12 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
     """Join lines from all instances into calls.
 
     Args:
-        lines: The lines. Those from different calls may be interleaved.
-        omitted: The requests that an earlier join omitted, by call id. `lines` then contains the remaining lines and
-            the new ones.
+        lines: The lines. Lines from different calls may be interleaved.
+        omitted: The requests that an earlier join omitted, by call id. In this case, `lines` must contain the lines
+            that
+            remained and any new lines.
     """
-    # The key includes the leg, because a process that restarts under the same name counts its servings from one again.
+    # The key includes the leg, because a process that restarts under the same name restarts its serving count.
     servings: dict[tuple[str, str, int, int], Serving] = {}
     by_call: dict[str, list[Serving]] = {}
     rejections: dict[str, list[RejectedLine]] = {}
@@ -111,13 +112,13 @@ def _join_call(id: str, servings: list[Serving], rejections: list[RejectedLine],
 
 
 class _PreviousRounds:
-    """Rounds of the previous leg that asked questions. Legs must be added in order."""
+    """The previous leg's rounds. Legs must be added in order."""
 
     def __init__(self, *, is_cut: bool) -> None:
         self._is_cut = is_cut
         self._before: list[Round] = []
         self._earliest_times: list[float] = []
-        """For each round, the earliest of the times at which this round and the later rounds were asked."""
+        """For each round, the earliest time at which this round or any later round was asked."""
         self._by_token_size: dict[int, list[int]] = {}
         """Round indexes by token size."""
         self._current: list[Round] = []
@@ -129,8 +130,8 @@ class _PreviousRounds:
     def round_for(self, serving: Serving) -> Round | None:
         """Return the round that a serving answers.
 
-        If the previous leg was served twice, token sizes distinguish its rounds: return the last earlier round
-        whose token is as large as the request's.
+        If the previous leg was served twice, token sizes distinguish its rounds. The result is then the last earlier
+        round whose token has the same size as the request's token.
         """
         if self._current and self._current[0].serving.leg < serving.leg:
             self._before, self._current = self._current, []

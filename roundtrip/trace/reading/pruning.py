@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from roundtrip.trace.reading.transcripts import Reading, files_of, parse_line
 
 IDLE_SECONDS: Final = 3600.0
-"""Minimum time since the last write to a file. Within this time, a recorder that has the file open notices its
-deletion.
+"""Minimum time since the last write to a file that may be deleted. If a recorder still has the file open, it notices
+the deletion within this time.
 """
 _OPERATOR_LOG_NAME: Final = "operators.jsonl"
 """The operator log, which is never deleted."""
@@ -35,11 +35,11 @@ def prune(
     operator_log: Path | None = None,
     is_rehearsal: bool = False,
 ) -> PruningResult:
-    """Delete files that were last written before a time, and then the oldest files until the rest is small enough.
+    """Delete files that were last written before a time. Then delete the oldest files until the rest is small enough.
 
     Args:
         names: Transcripts, and directories that contain transcripts.
-        before: The time; None to delete no file because of its age.
+        before: The time; None to ignore the age of files.
         max_bytes: The maximum size of the remaining files; None for no limit.
         clock: A function that returns the current time.
         operator_log: The operator log, if its name or folder is not the default.

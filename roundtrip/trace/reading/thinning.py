@@ -1,6 +1,6 @@
-"""Thinning calls with very many requests: only the first and the last few equal requests remain.
+"""Thinning calls with very many requests: of equal requests, only the first and the last few remain.
 
-A client can send one token again and again. Each time, the same call gets another request.
+A client can send the same token again and again. Each time, one more request is added to the call.
 """
 
 from collections.abc import Hashable
@@ -12,13 +12,17 @@ from roundtrip.trace.writing.lines import AskedLine, EndedLine, RejectedLine
 MAX_REQUESTS: Final = 1000
 """Maximum number of requests in a call. A call with more requests is thinned."""
 MAX_EQUAL: Final = 8
-"""Of equal requests in a thinned call, keep this many from the start, and this many from the end."""
+"""Number of equal requests to keep from the start of a thinned call, and also from its end."""
 _MAX_RUNNING: Final = 250
-"""`MAX_EQUAL` for requests without a recorded end. More are kept, so that a late end line still finds its request."""
+"""`MAX_EQUAL` for requests without a recorded end. The number is higher, so that a late end line still finds its
+request.
+"""
 
 
 def choose_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine], bool]:
-    """Return the servings and rejections to keep, in order, and True if some that are not equal were omitted."""
+    """Return the servings and rejections to keep, in order. Also return True if requests other than repetitions are
+    omitted.
+    """
     requests = sorted([*call.servings, *call.rejections], key=_start_time)
     continued = {id(serving) for serving in call.chain}
     kinds: dict[Hashable, list[int]] = {}
@@ -31,8 +35,7 @@ def choose_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine]
     kept = sorted(places)
     is_cut = len(kept) > MAX_REQUESTS
     if is_cut:
-        # The requests whose responses the client continued with determine the call's state, so keep them before all
-        # others.
+        # Keep the requests with which the client continued before all others, because they determine the call's state.
         chain = _both_ends([place for place in kept if id(requests[place]) in continued], MAX_REQUESTS - 2 * MAX_EQUAL)
         others = sorted({*kept} - {*chain})
         kept = [*chain, *_both_ends(others, MAX_REQUESTS - len(chain))]
@@ -70,7 +73,7 @@ def _is_over(request: Serving | RejectedLine) -> bool:
 
 
 def _equality_key(request: Serving | RejectedLine) -> Hashable:
-    """Return a key that is the same for equal requests. Times are not a part of it."""
+    """Return a key that is the same for equal requests. The key does not depend on times."""
     if isinstance(request, RejectedLine):
         return request.leg, request.instance, request.reason
     began, last = request.began, request.lines[-1]

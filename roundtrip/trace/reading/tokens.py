@@ -1,7 +1,7 @@
 """Reading a token, with or without its keys.
 
-Reading has no side effects. A token's readable part is parsed within a server's limits, even if no key verifies
-the token.
+Reading has no side effects. A token's readable part is parsed within a server's limits, even if no key verifies the
+token.
 """
 
 from collections.abc import Sequence
@@ -40,8 +40,8 @@ class Sealed(StrEnum):
 class TokenView:
     """A token's readable content.
 
-    `key` is the signing key's number, from 1 for the newest key. `reason` says why a server with these keys would
-    reject the token at any time, from any caller and with any request.
+    `key` is the signing key's number; the newest key has number 1. `reason` says why a server with these keys would
+    reject the token, regardless of the time, the caller and the request.
     """
 
     kind: str
@@ -57,7 +57,9 @@ class TokenView:
 
 
 def foreign_kind(token: str) -> str | None:
-    """Describe a known text that is not a roundtrip token, such as a ticket. Return None for any other text."""
+    """Describe a text that is not a roundtrip token but has a known form, such as a ticket. Return None for any other
+    text.
+    """
     if token.startswith("v1."):
         return "an SDK token (from a server with request_state_security=)"
     if token.startswith("rt1."):
@@ -66,7 +68,7 @@ def foreign_kind(token: str) -> str | None:
 
 
 def view_token(token: str, keys: Sequence[bytes] = ()) -> TokenView:
-    """Read a token. The keys are optional, and the newest comes first.
+    """Read a token. The keys are optional. If there are several, the newest must come first.
 
     Raises:
         TokenRejected: The text is not a roundtrip token, or no server would parse it.
@@ -132,7 +134,7 @@ def _signing_key_number(token: str, keys: Sequence[bytes]) -> int | None:
 
 
 def _reject_entropy(size: int) -> bytes:
-    raise AssertionError(f"{size} random bytes were drawn to read a token")
+    raise AssertionError(f"reading a token must not draw random bytes, got a request for {size}")
 
 
 def _journal(packed: bytes, ring: KeyRing | None) -> tuple[Journal | None, Sealed, RejectionReason | None]:

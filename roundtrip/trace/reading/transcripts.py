@@ -44,7 +44,7 @@ class Reading:
 
 
 def files_of(names: Sequence[str | Path]) -> list[Path]:
-    """Return the named files. Each file comes after its rotated files, and of these, the oldest comes first.
+    """Return the named files. A file comes after its rotated files, which are ordered from oldest to newest.
 
     A directory name stands for the transcripts in the directory (files named `*.jsonl`).
 
@@ -71,8 +71,8 @@ def files_of(names: Sequence[str | Path]) -> list[Path]:
 
 
 def transcripts_in(path: Path) -> list[Path]:
-    """Return the transcripts in a directory. For a file, return the file itself. Leave out pipes, because reading can
-    block.
+    """Return the transcripts in a directory; for a file, return the file itself. Leave out pipes, because reading a
+    pipe can block.
     """
     return [file for file in sorted(path.glob(_TRANSCRIPTS)) if file.is_file()] if path.is_dir() else [path]
 
@@ -88,7 +88,7 @@ def rotated_files(path: Path) -> list[Path]:
 
 
 def identity_of(path: Path) -> FileIdentity | None:
-    """Return the identity that distinguishes a file from earlier files with this name; None if the file is missing."""
+    """Return the identity that distinguishes a file from earlier files with its name; None if it is missing."""
     try:
         status = path.stat()
     except OSError:
@@ -119,8 +119,8 @@ def read_files(files: Iterable[Path]) -> Reading:
 
 @contextmanager
 def without_collection() -> Generator[None]:
-    """Disable garbage collection. Lines are many objects without cycles, and collecting would take as long as reading
-    them.
+    """Disable garbage collection. Parsed lines are many objects without cycles, so collecting would take as long as
+    parsing.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -132,7 +132,7 @@ def without_collection() -> Generator[None]:
 
 
 def parse_line(text: str, into: Reading) -> Line | None:
-    """Parse a line and add it to `into`. If the line is unreadable, count it there. Ignore blank lines."""
+    """Parse a line and add it to `into`. If the line is unreadable, only count it there. Ignore blank lines."""
     if not text.strip():
         return None
     try:
@@ -147,7 +147,7 @@ def parse_line(text: str, into: Reading) -> Line | None:
 
 
 def is_whole(text: str) -> bool:
-    """Return True if the text after the last newline is a complete line and not only a part of one."""
+    """Return True if the text after the last newline is a complete line and not just the start of one."""
     return text.endswith("}") and parse_line(text, Reading()) is not None
 
 
@@ -163,7 +163,7 @@ def _read_slowly(text: str, into: Reading) -> Line | None:
         into.newer += 1
         return None
     if isinstance(data, dict):
-        # Texts at the top level are keys and labels, so they must be printable. Recorded values stay unchanged.
+        # Texts at the top level are keys and labels, so make them printable. Leave recorded values unchanged.
         members = cast("dict[str, object]", data).items()
         data = {
             name: member.encode("utf-8", "replace").decode() if isinstance(member, str) else member

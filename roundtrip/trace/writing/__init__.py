@@ -1,1 +1,1 @@
-"""Transcript writing: each call's history as lines in a file that many processes can share."""
+"""Transcript writing: each call's history as lines in a file that several processes can share."""

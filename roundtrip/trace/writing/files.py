@@ -1,4 +1,4 @@
-"""Files that several processes write: appending and rotating lines, and locking a folder to replace a file."""
+"""Files to which several processes write: appending and rotating lines, and locking a folder to replace a file."""
 
 import errno
 import logging
@@ -22,20 +22,21 @@ logger = logging.getLogger("roundtrip")
 
 _FILE_MODE: Final = 0o600
 _IDLE_SECONDS: Final = 60.0
-"""Seconds without a line after which the file may have been deleted, for example by `roundtrip trace prune`."""
-_CHECKS_PER_ROOM: Final = 16
-"""A writer checks the file's size after writing this fraction (1/16) of the free room. So up to 16 writers stay within
-the limit.
+"""If no line was written for this many seconds, the file may have been deleted, for example by `roundtrip trace prune`.
 """
-# Non-blocking: a pipe with a slow reader or without a reader must not block the writer.
+_CHECKS_PER_ROOM: Final = 16
+"""A writer checks the file's size each time it has written 1/16 of the free room. So up to 16 writers stay within the
+limit.
+"""
+# Non-blocking: a pipe with a slow reader, or with none, must not block the writer.
 _OPEN_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @contextmanager
 def locked_folder_of(path: Path, *, waits: bool) -> Generator[None]:
-    """Lock the folder of a file for a `with` block, on systems that support such locks.
+    """Lock a file's folder for a `with` block, on systems that support such locks.
 
-    The lock is on the folder, because the file itself is replaced.
+    The folder is locked instead of the file, because the file itself is replaced.
 
     Args:
         path: The file.
@@ -56,7 +57,7 @@ def locked_folder_of(path: Path, *, waits: bool) -> Generator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
         except OSError as error:
-            # Some network file systems have no such locks.
+            # Some network file systems do not support such locks.
             if isinstance(error, BlockingIOError):
                 raise
         yield
@@ -65,12 +66,12 @@ def locked_folder_of(path: Path, *, waits: bool) -> Generator[None]:
 
 
 class LineFile:
-    """File of lines that several processes may write. `append` never raises: it logs the first failure and the
+    """File of lines to which several processes may write. `append` never raises: it logs the first failure and the
     recovery.
 
     The operating system appends each `write` as a whole, so lines from several processes do not mix. Rotation renames a
-    full file to `NAME.1`, `NAME.1` to `NAME.2`, and so on. A process that still has the old file open switches when it
-    finds that file full.
+    full file to `NAME.1`, `NAME.1` to `NAME.2`, and so on. If a process still has the old file open, it switches to the
+    new file when it finds that the old file is full.
     """
 
     def __init__(self, path: Path, *, max_bytes: int, keep: int) -> None:
@@ -87,7 +88,9 @@ class LineFile:
         self._lock = threading.Lock()
 
     def append(self, lines: Sequence[bytes]) -> None:
-        """Write lines, each ending with a newline. This takes one `write` unless the file rotates between the lines."""
+        """Write lines, each ending with a newline. All lines are written with one `write`, unless the file rotates
+        between them.
+        """
         if not lines:
             return
         with self._lock:
@@ -138,8 +141,8 @@ class LineFile:
     def _write_all(self, lines: Sequence[bytes]) -> None:
         left = sum(map(len, lines))
         for number, line in enumerate(lines):
-            # Write several lines at once only to a regular file that has room for them. A pipe accepts only one short
-            # line as a whole, and only a single line may exceed the free room.
+            # Write several lines at once only if this is a regular file that has room for all of them. A pipe accepts
+            # only one short line as a whole. Only a single line may exceed the free room.
             if self._is_file and (not self._rotates or self._unchecked_bytes + left <= self._bytes_to_check):
                 self._write(b"".join(lines[number:]))
                 return
@@ -160,7 +163,7 @@ class LineFile:
         if self._is_torn:
             line = b"\n" + line
         written = os.write(fd, line)
-        # Begin the next line with a newline, so that only the truncated line is lost.
+        # If the line was cut off, begin the next line with a newline, so that only this line is lost.
         self._is_torn = written < len(line)
         if self._is_torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -179,7 +182,7 @@ class LineFile:
         return fd
 
     def _check_size(self, fd: int, length: int) -> int:
-        """Rotate the file if it is full. A check costs more than a write, so checks are rare."""
+        """Rotate the file if it is full. Checking takes longer than writing, so the size is rarely checked."""
         left = self._max_bytes - os.fstat(fd).st_size - length
         if left < 0:
             fd = self._switch_file(fd)
@@ -189,7 +192,7 @@ class LineFile:
         return fd
 
     def _switch_file(self, fd: int) -> int:
-        """Rotate the file unless another process has rotated it. Then open the file that now has the name."""
+        """Rotate the file unless another process has rotated it. Then open the file that now has the original name."""
         if not os.fstat(fd).st_size:
             # A line that exceeds the size limit gets a separate file.
             return fd

@@ -1,11 +1,11 @@
-"""Transcript lines, in the form that readers parse: one JSON object for each thing that happened.
+"""Transcript lines, in the form that readers parse: one JSON object for each event.
 
-A *serving* is one request that reaches a function. In a serving, the call may ask and be answered, several times in the
-live era. The serving then ends, or leaves its questions open. Each line reports everything since the previous line, so
-a leg needs only two lines.
+A *serving* is one request that reaches a function. During a serving, the call may ask questions and receive answers; in
+the live era, it may do so several times. The serving then ends, or leaves its questions open. Each line reports
+everything since the previous line, so a leg needs only two lines.
 
-A request with a rejected token never reaches a function, and gets a separate line. So do operator actions on stored
-calls, and stored calls that end outside a serving.
+A request with a rejected token never reaches a function, and gets a separate line. An operator action on a stored call
+also gets a separate line, as does a stored call that ends outside a serving.
 
 For speed, the recorder formats lines by hand. Tests validate every line against the schema of these models.
 """
@@ -55,8 +55,8 @@ class NodeRun(_LinePart):
 
     key: str
     how: Literal["computed", "asked", "answered", "recalled", "entered", "failed"]
-    """`answered`: the node asked, and the answer was already known. `recalled`: the node did not run, because its first
-    outcome is final.
+    """`answered`: the node asked a question whose answer was already known. `recalled`: the node did not run, because
+    its first outcome is final.
     """
     start: Milliseconds
     ms: Milliseconds
@@ -198,9 +198,7 @@ class BeganLine(_ServingLine):
     arguments: Recorded | None = None
     within: str | None = Field(default=None, description="The call whose function called this one.")
     replaces: str | None = Field(default=None, description="The expired call that this one replaced, in 0.2.")
-    takes_over: bool = Field(
-        default=False, description="True if the worker that had the task before stopped renewing its lease."
-    )
+    takes_over: bool = Field(default=False, description="True if the previous worker stopped renewing its lease.")
 
 
 class ShownWait(_LinePart):
@@ -301,7 +299,8 @@ class StoppedLine(_Head):
     tool: str
     how: Literal["cancelled", "lost", "expired", "unstored", "joined"]
     """`cancelled`: the client or an operator cancelled the call. `lost`: its worker died. `expired`: its time to live
-    passed. `unstored`: it asked while the store was down. `joined`: it repeated another call, which continues for both.
+    passed. `unstored`: the call asked while the store was down. `joined`: it repeated another call, which continues for
+    both.
     """
     joined: str | None = Field(default=None, description="The id of the repeated call, which continues.")
 

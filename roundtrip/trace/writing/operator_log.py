@@ -1,7 +1,7 @@
 """Operator log: operators' actions on stored calls, in lines that transcript readers also understand.
 
-An action that cannot be logged is not performed: `OperatorLog.open` runs before the action, and the line is written
-after it.
+An action that cannot be logged is not performed. `OperatorLog.open` opens the log before the action, and the line is
+written after the action.
 """
 
 import json
@@ -21,7 +21,8 @@ from roundtrip.trace.writing.names import OPERATOR_LOG_VARIABLE, TRACE_VARIABLE
 OperatorProgram = Literal["command", "ui"]
 """The operator's program, recorded as the line's `instance`."""
 WriteOutcome = Callable[[Literal["done", "rejected"], str], None]
-"""Writes the action's line. The arguments are the outcome, and the reason or the answered question's name."""
+"""Function that writes an action's line. Its arguments are the outcome, and the reason or the answered question's name.
+"""
 
 _NAME: Final = "operators.jsonl"
 _MAX_NAME_CHARS: Final = 256
@@ -32,7 +33,7 @@ class OperatorLogUnwritable(RoundtripError):
 
 
 def operator_log_path(option: str | None, transcripts: Sequence[str], environment: Mapping[str, str]) -> Path | None:
-    """Return the path of the operator log, or None if no option, variable or transcript determines it.
+    """Return the operator log's path. Return None if no option, variable or transcript determines the path.
 
     Args:
         option: The path that the user passed as an option.
@@ -64,7 +65,7 @@ def user_of_system() -> str:
 
 
 class OperatorLog:
-    """One operator's log. Several processes may write to its file, which only the file's owner can read.
+    """One operator's log. Several processes may write to the file, which only its owner can read.
 
     Args:
         path: The file; None disables the log.
@@ -81,10 +82,10 @@ class OperatorLog:
 
     @contextmanager
     def open(self, call: str, tool: str | None, action: OperatorAction) -> Generator[WriteOutcome]:
-        """Open the file before an action, so that the action's line can be written after it.
+        """Open the file before an action, so that the action's line can be written afterwards.
 
-        In the `with` block, call the function once with the outcome. Also pass the reason for a rejection, or the name
-        of the answered question. Never pass a value from the call.
+        In the `with` block, call the yielded function once with the outcome. Also pass the reason if the action was
+        rejected, or the question's name if a question was answered. Never pass a value from the call.
 
         Raises:
             OperatorLogUnwritable: The file cannot be opened, or the line cannot be written.
@@ -94,7 +95,7 @@ class OperatorLog:
             return
         head = {"instance": self._program, "call": _replace_surrogates(call)[:_MAX_NAME_CHARS]}
         head |= {} if tool is None else {"tool": _replace_surrogates(tool)}
-        # Never rotate: a log of operator actions must not lose its oldest lines.
+        # Never rotate the file, because a log of operator actions must not lose its oldest lines.
         file = LineFile(self.path, max_bytes=0, keep=0)
 
         def write(outcome: Literal["done", "rejected"], why: str) -> None:
@@ -106,7 +107,7 @@ class OperatorLog:
 
         with self._writable(f"nothing was done; name another file with --operator-log or {OPERATOR_LOG_VARIABLE}"):
             if not self.path.parent.is_dir():
-                # Do not create folders: a mistyped path must not start a second log.
+                # Do not create folders, because a mistyped path must not start a second log.
                 raise FileNotFoundError(ENOENT, "its folder does not exist")
             file.open()
         with closing(file):

@@ -29,7 +29,7 @@ _DIGEST_KEY_BYTES: Final = 32
 
 _recorders = itertools.count(1)
 _forks = 0
-"""The number of forks between the first process and this process. Reading the process id each time would be slow."""
+"""The number of forks between the first process and this process. Comparing process ids each time would be slow."""
 
 
 def _count_fork() -> None:
@@ -42,12 +42,12 @@ if hasattr(os, "register_at_fork"):
 
 
 class Recorder(Unfailing):
-    """Tracer that writes a transcript: a JSON line for each thing that happens to a call (`specs/transcript.md`).
+    """Tracer that writes a transcript: a JSON line for each event in a call (`specs/transcript.md`).
 
     Several processes may write to one file. A recording error never ends a call: a full disk only logs a warning.
 
-    Lines are written at most 20 milliseconds after the response, when the process exits, and when `flush` is called. A
-    killed process loses the lines that it has not written yet.
+    Lines are written within 20 milliseconds after the response. When the process exits or `flush` is called, pending
+    lines are written at once. If the process is killed, its pending lines are lost.
 
     Args:
         path: The file, which only its owner can read. If the path is a directory, each process writes a separate file
@@ -84,7 +84,7 @@ class Recorder(Unfailing):
             raise ValueError(f"max_bytes and keep must be at least 0, got max_bytes={max_bytes} and keep={keep}")
         self._revealed = read_reveal(reveal)
         self._path = Path(path)
-        # `isdir` returns False for an invalid path. The first write to it then logs a warning.
+        # For an invalid path, `isdir` returns False. The first attempt to write then logs a warning.
         self._is_folder = os.fspath(path).endswith(("/", os.sep)) or os.path.isdir(path)
         self._sizes = {"max_bytes": max_bytes, "keep": keep}
         self._instance = instance
@@ -102,9 +102,9 @@ class Recorder(Unfailing):
         return self._file.path
 
     def use_key(self, key: bytes) -> None:
-        """Use this key for digests, so that all instances with the key record the same digests.
+        """Use a key for digests. All instances that have the same key record the same digests.
 
-        If several servers share a recorder, the first server's key is used.
+        If several servers share a recorder, it uses the first server's key.
         """
         if not self._has_key:
             self._has_key = True
@@ -151,7 +151,7 @@ class Recorder(Unfailing):
         self._schedule_write()
 
     def _begin_after_fork(self) -> None:
-        """Start over in a forked child, which counts its servings separately and may write to a different file."""
+        """Start over in a forked child. The child counts its own servings and may write to a different file."""
         if self._forks != _forks:
             self._file = self._start_file()
 
@@ -177,13 +177,13 @@ class Recorder(Unfailing):
         serving.is_queued = True
         self._pending.append(serving)
         if serving.is_direct:
-            # A direct call has no response to wait for, and its caller may read the file next.
+            # Do not delay: a direct call has no response to wait for, and its caller may read the file next.
             self._write_pending()
         else:
             self._schedule_write()
 
     def _schedule_write(self) -> None:
-        """Schedule a write for the event loop's next turn, or slightly later if the recorder has just written."""
+        """Schedule a write on the event loop: for its next turn, or slightly later if the recorder has just written."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -219,6 +219,6 @@ class Recorder(Unfailing):
 
 
 def _without_lone_surrogates(text: str) -> str:
-    """Replace the lone surrogates in a line, which JSON readers reject."""
+    """Replace lone surrogates in a line, because JSON readers reject them."""
     decoded = json.dumps(json.loads(text), ensure_ascii=False)
     return dumps(json.loads(decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")))

@@ -1,4 +1,4 @@
-"""Transcript redaction: renders values as JSON, either revealed or as a keyed digest."""
+"""Transcript redaction: renders values as JSON, either in plain text or as keyed digests."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ Revealable = Literal["arguments", "answers", "questions", "results", "steps", "e
 REVEALABLE: Final[tuple[Revealable, ...]] = get_args(Revealable)
 
 Taken = str | bytes
-"""A value's JSON text if it is revealed, otherwise its bytes for a digest."""
+"""The captured form of a value: its JSON text if it is revealed, otherwise the bytes for its digest."""
 
 Reveal = Literal["all"] | Revealable | Iterable[Revealable]
 
@@ -64,24 +64,24 @@ class Redaction:
         """Capture a value now, because it may change before it is rendered."""
         if kind in self._revealed:
             text = _text_of(value)
-            # A ticket may open its page for anyone who has it, so it stays secret in every value.
+            # A ticket may open its page for anyone who has the ticket, so hide tickets in every value.
             return TICKET.sub(TICKET_SHOWN, text) if _TICKET_BEGINS in text else text
         return _bytes_of(value)
 
     def show(self, taken: Taken) -> str:
-        """Return a captured value as JSON: its text, or a digest of its bytes."""
+        """Return a captured value as JSON: the text itself, or a digest of the bytes."""
         if isinstance(taken, str):
             return f'{{"value":{taken}}}'
-        # A short secret's exact length must also stay secret.
+        # Round the size, because a short secret's exact length must also stay secret.
         return f'{{"digest":"{self._digest(taken)}","bytes":{-(-len(taken) // _SIZE_STEP_BYTES) * _SIZE_STEP_BYTES}}}'
 
     def render(self, kind: Revealable, value: Any) -> str:
-        """Return a value as JSON. The value must not change later."""
+        """Return a value as JSON. The caller must not change the value later."""
         return self.show(self.take(kind, value))
 
     def name(self, key: str) -> str:
-        """Return a question's name. A generated name becomes a keyed digest, because it is an unkeyed digest of the
-        question's text.
+        """Return a question's name. A generated name is an unkeyed digest of the question's text, so return a keyed
+        digest instead.
         """
         if key.startswith(UNNAMED) and "questions" not in self._revealed:
             return f"{UNNAMED}{self.fingerprint(key)}"
@@ -125,7 +125,7 @@ def _text_of(value: Any) -> str:
         plain = _plain(value)
         return dumps(plain if _is_shallow(plain, _MAX_LEVELS) else _named(value))
     except (ValueError, RecursionError):
-        # For example, a number with more digits than Python converts to text.
+        # This occurs, for example, if a number has more digits than Python converts to text.
         return dumps(_named(value))
 
 

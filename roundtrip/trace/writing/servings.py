@@ -1,4 +1,4 @@
-"""Recorded servings: collect one serving's facts, and write its lines after the response has been sent.
+"""Recorded servings: collect each serving's facts, and write their lines after the response has been sent.
 
 Every leg on a recorded server passes through this module, so lines are formatted as text for speed.
 """
@@ -28,20 +28,20 @@ logger = logging.getLogger("roundtrip")
 _CONVERSATION_EVENTS: Final = frozenset((Event.ASK, Event.RESUME))
 """Question and answer events over an open connection."""
 _END_STATES: Final = {state: state.value if state in CALL_MACHINE.final else State.FAILED.value for state in State}
-"""The recorded state of an ended call, by its last machine state."""
+"""For each last machine state, the end state that the transcript records."""
 _MOVES: Final = {(event, state): f'["{event}","{state}",' for (_, event), state in CALL_MACHINE.targets.items()}
 
 
 class RecordedServing:
-    """Watch for one serving. It keeps facts until the response has been sent, and then writes their lines.
+    """Recorder's watch on one serving. It keeps facts until the response has been sent, and then writes their lines.
 
-    A value that may change before then is captured at once: as text if it is revealed, otherwise as bytes for its
-    digest.
+    A value that may change before then is captured at once: as text if the value is revealed, otherwise as the bytes
+    for its digest.
 
     Args:
         beginning: The first fact.
         head: The JSON members that identify the serving on each line: the instance and the serving number.
-        subject: The JSON members of the first line that are the same for all of the function's servings.
+        subject: The first line's JSON members that are the same for all of the function's servings.
         redaction: Renders values.
         queue: Schedules a `write` call.
         system: The clock.
@@ -49,7 +49,7 @@ class RecordedServing:
 
     # These are class attributes, because most servings never set them and creating instance attributes takes time.
     is_queued = False
-    """True while facts wait to be written."""
+    """True while facts are waiting to be written."""
     _asked: tuple[Transition, float] | None = None
     """The transition that asked the open questions, and its time since the serving began."""
     _is_handed = False
@@ -93,12 +93,12 @@ class RecordedServing:
         return self._beginning.era == "live"
 
     def keep(self, fact: object) -> None:
-        """Keep one fact. Errors are logged and never reach the call."""
+        """Keep one fact. An error in doing so is logged and never reaches the call."""
         kind: type[Any] = type(fact)
         is_end = kind is Closed
         try:
             if isinstance(fact, Transition):
-                # Write before and after the user's answer, because a user may take a long time.
+                # Write both before and after the user's answer, because the user may take a long time.
                 is_end = self._is_live and fact.event in _CONVERSATION_EVENTS
                 if fact.event is Event.ASK:
                     fact = self._read_questions(fact)
@@ -167,7 +167,7 @@ class RecordedServing:
         return self._redaction.take("results", value), is_error
 
     def _read_error(self, fact: Raised) -> tuple[str, Taken]:
-        # Keep only the text: the error's traceback refers to the whole leg and to this watch.
+        # Keep only the text, because the error's traceback refers to the whole leg and to this watch.
         return type(fact.error).__name__, self._redaction.take("errors", str(fact.error))
 
     _CAPTURES: ClassVar[Mapping[type, Callable[[Any, Any], object]]] = {
@@ -187,8 +187,8 @@ class RecordedServing:
         self._append("moves", f"{_MOVES[event, self._state]}{ms:.3f}]")
         if event is Event.ASK:
             self._asked = transition, ms
-            # An author's own questions, and questions that are not sent to the client, end the leg. Their line is
-            # written with the token.
+            # If the author wrote the questions in wire form, or they are not sent to the client, they end the leg.
+            # Their line is then written with the token.
             if self._is_live and not {"authored", "channel", "external"} & detail.keys():
                 return self._asked_line(None, ms)
         elif event is Event.RESUME and self._asked is not None:
@@ -224,7 +224,7 @@ class RecordedServing:
         self._append_once("decisions", f'{{{members},"at":{at:.3f},"data":{self._redaction.show(taken)}}}')
 
     def _on_fixed(self, fact: Fixed, ms: float) -> None:
-        # In the retry era, the line about the token that carries the value also records the value.
+        # In the retry era, the line about the next token records this value.
         if self._is_live:
             key = quoted(writer.computed_name(fact.key, self._redaction.name))
             self._append("fixed", f'{{"key":{key},"value":{self._redaction.show(fact.value)}}}')
@@ -320,7 +320,8 @@ class RecordedServing:
             journal, fixed = self._journal
             difference = writer.difference(self._beginning.journal, journal, redaction.name)
             token = f'"bytes":{token_bytes or 0}{difference}{fixed}'
-            # If the client is not asked or another person decides, the store keeps the call until its lifetime ends.
+            # If the client is not asked, or another person decides, the store keeps the call for the rest of its
+            # lifetime.
             is_stored = "channel" in detail or ("external" in detail and not detail["questions"])
             until = journal.end if is_stored else journal.deadline
             line += f',"until":{until:.3f},"token":{{{token}}}'

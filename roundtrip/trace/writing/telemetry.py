@@ -39,9 +39,9 @@ _NAMES: Final = {
     "received": "roundtrip.token.received_bytes",
     "sent": "roundtrip.token.sent_bytes",
 }
-"""Attributes whose full name is not `roundtrip.` plus the keyword that `_attributes` receives."""
+"""Attributes whose full name is not `roundtrip.` plus the keyword for `_attributes`."""
 
-# Histogram bucket bounds.
+# Bucket bounds for the histograms.
 _ROUNDS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 20)
 _SECONDS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600)
 _BYTES: Final = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -80,7 +80,7 @@ class Telemetry:
         self._system = system
 
     def flush(self) -> None:
-        """Make the providers send collected data, if they support it."""
+        """Make the providers send the data that they have collected, if they support it."""
         from opentelemetry.metrics import get_meter_provider
 
         given_tracers, given_meters = self._providers
@@ -118,8 +118,8 @@ class Telemetry:
     def stop(self, stopped: tracing.StoppedCall) -> None:
         """Count a stored call that ended.
 
-        Skip a call whose worker reports the end of its leg, because that leg is counted. Also skip a call that joined
-        another call, because only the other call is counted.
+        Two kinds of calls are not counted here. If a worker reports the end of a call's leg, the call is counted there.
+        If a call joined another call, only that other call is counted.
         """
         if not stopped.ends_leg and stopped.how != "joined":
             ended = _attributes(tool=stopped.tool, state=State.FAILED.value, error=stopped.how)
@@ -146,7 +146,7 @@ class _Meters:
 
 
 class _LegWatch:
-    """A watch on one leg. `span` is None if the provider does not record it."""
+    """A watch on one leg. `span` is None if the provider does not record the leg."""
 
     def __init__(self, beginning: Beginning, meters: _Meters, span: Span | None, system: System) -> None:
         self._beginning = beginning
@@ -212,7 +212,7 @@ class _LegWatch:
         if self._sent_at is not None:
             return self._system.monotonic() - self._sent_at
         journal = self._beginning.journal
-        # The clock of the instance that wrote the journal may be ahead.
+        # The result could be negative, because the clock of the instance that wrote the journal may be ahead.
         return max(0.0, self._system.time() - journal.written) if journal is not None else None
 
     def _on_body_began(self, fact: BodyBegan) -> None:
@@ -246,7 +246,7 @@ class _LegWatch:
         pending = self._pending if self._state is State.AWAITING_INPUT else None
         self._span.set_attributes(served | _attributes(pending=pending, error=self._error))
         if self._error is not None:
-            # Set no status description, because an error's text may quote a value.
+            # Do not set a status description, because an error's text may quote a value.
             self._span.set_status(StatusCode.ERROR)
         self._span.end()
 
@@ -267,7 +267,9 @@ class _LegWatch:
 
 
 def _public_name(key: str) -> str:
-    """Return a question's name. A generated name is cut, because it is a guessable digest of the question's text."""
+    """Return a question's name. A generated name is cut, because it is a digest of the question's text and could be
+    guessed.
+    """
     return UNNAMED.rstrip("-") if key.startswith(UNNAMED) else key
 
 

@@ -1,4 +1,4 @@
-"""Server tracers: built from `Server(trace=...)` and the environment. A tracer's error never ends a call."""
+"""Tracers for a server, built from `Server(trace=...)` and the environment. A tracer's error never ends a call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 logger = logging.getLogger("roundtrip")
 
 if TYPE_CHECKING:
-    # Not at runtime: an untraced server does not load these modules.
+    # Do not import these at runtime: a server without tracers must not load the modules.
     from roundtrip.machine.facts import Watch
     from roundtrip.tracing import Beginning, TokenRejection, Tracer
 
@@ -29,7 +29,7 @@ else:
 
 
 class FunctionTracer:
-    """Tracer that calls a plain function with each call's `Transition`s, and with each `TokenRejection`."""
+    """Tracer that calls a plain function with every `Transition` and every `TokenRejection`."""
 
     def __init__(self, function: Callable[[Any], None]) -> None:
         self._function = function
@@ -74,7 +74,7 @@ class Tracers:
             except Exception:
                 logger.exception("a tracer failed when a call began, and will not see this call")
         if len(self.tracers) == 1 and watches and isinstance(self.tracers[0], tracing.Unfailing):
-            # Most recorded servers have only a recorder, so skip the wrapper.
+            # Most recorded servers have only a recorder, so skip the wrapper in that case.
             return watches[0]
 
         def watch(fact: Any) -> None:
@@ -100,8 +100,8 @@ class Tracers:
 def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | None) -> Tracers:
     """Return a server's tracers.
 
-    `ROUNDTRIP_TRACE` adds a recorder, unless `trace` already has a recorder or is `False`. This recorder, and recorders
-    created from paths, reveal the values that `ROUNDTRIP_TRACE_REVEAL` lists.
+    `ROUNDTRIP_TRACE` adds a recorder, unless `trace` contains a recorder or is `False`. The added recorder reveals the
+    values that `ROUNDTRIP_TRACE_REVEAL` lists. So do recorders that are created from paths.
 
     Args:
         trace: The argument of `Server(trace=...)`.

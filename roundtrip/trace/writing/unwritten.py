@@ -1,5 +1,5 @@
-"""Registry of this process's recorders with unwritten lines. Readers flush these recorders, and so does the process at
-exit.
+"""Registry of this process's recorders that have unwritten lines. The recorders are flushed before a transcript is
+read, and when the process exits.
 """
 
 import atexit
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 UNWRITTEN: Final[set[Callable[[], None]]] = set()
-"""`flush` functions of recorders that wait for the event loop. The loop may end before it runs them."""
+"""`flush` functions of recorders that are waiting for the event loop. The loop may end before it runs them."""
 
 
 @atexit.register

@@ -59,7 +59,7 @@ def test_json_and_junit_agree_on_a_wrong_server(capsys: pytest.CaptureFixture[st
     assert [one["clause"] for one in data["findings"] if one["verdict"] == "failed"] == ["S4.forged"]
     root = ElementTree.parse(junit).getroot()
     failures = [case.get("name") for case in root.iter("testcase") if case.find("failure") is not None]
-    assert failures == ["S4.forged: A state in JSON whose values were rewritten is rejected."]
+    assert failures == ["S4.forged: A JSON state with rewritten values is rejected."]
     assert len(list(root.iter("testcase"))) == len(data["findings"])
 
 

@@ -41,7 +41,7 @@ class KnowsFilms(RightServer):
 async def test_rejection_for_another_reason_proves_no_binding() -> None:
     report = await audited(KnowsFilms(), "book")
     assert verdict(report, "S5.arguments") is ClauseVerdict.UNTRIED
-    assert told(report, "S5.arguments")[0].endswith("'no such film', which may be for another reason")
+    assert told(report, "S5.arguments")[0].endswith("'no such film', which may have another reason")
     assert verdict(report, "A1") is ClauseVerdict.PASSED
 
 
@@ -117,7 +117,9 @@ class IgnoresItsState(RightServer):
 async def test_state_without_effect_is_a_fact_and_no_failure() -> None:
     report = await audited(IgnoresItsState(), "cancel")
     assert verdict(report, "S4.tampered", "cancel") is ClauseVerdict.FACT
-    assert told(report, "S4.tampered") == ["any state, or no state, has the same effect, so tampering changes nothing"]
+    assert told(report, "S4.tampered") == [
+        "the result is the same with any state or without one, so tampering changes nothing"
+    ]
     assert not {clause for clause in failed(report) if clause.startswith("S4")}
 
 

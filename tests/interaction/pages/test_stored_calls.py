@@ -130,7 +130,7 @@ async def test_call_that_cannot_be_stored_has_ended_in_its_transcript(
     assert (unstored.stopped is not None and unstored.stopped.how, unstored.is_over) == ("unstored", True)
     assert (paid.stopped, paid.state) == (None, State.COMPLETED)
     (failure,) = [one for one in explain(unstored) if one.subject is ExplainedSubject.FAILURE]
-    assert "could not be stored when it asked" in failure.text
+    assert "its questions could not be stored" in failure.text
 
 
 async def test_call_that_is_asked_by_form_needs_no_store(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,7 +225,7 @@ async def test_takeover_from_a_silent_or_dead_worker_is_told_in_all_views(
     leg, times = (2, "twice") if asks else (1, "once")
     (text,) = [one.text for one in explain(told) if one.subject is ExplainedSubject.TAKEOVER]
     assert text.startswith(f"Leg {leg} was taken over from 'ash' by 'birch' ")
-    assert "because the worker that had it died or stopped renewing its lease" in text
+    assert "because the previous worker died or stopped renewing its lease" in text
     shown = io.StringIO()
     show(told, Screen(shown), now=clock())
     words = " ".join(shown.getvalue().split())

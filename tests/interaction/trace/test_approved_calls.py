@@ -61,7 +61,7 @@ def test_approval_recorded_without_its_person_is_not_replayed(
     record(recording, reveal="arguments,questions")
     code, out = check(capsys, f"{recording.folder / 'recorded.py'}:server", str(recording.file))
     assert code == 2
-    assert "refund: not checked: recorded without reveal" in out
+    assert "refund: not checked: its values are not revealed" in out
 
 
 def test_no_test_is_written_without_a_repeatable_decision(

@@ -233,7 +233,7 @@ def test_unrevealed_recording_is_reported_with_advice(recording: Recording, caps
     target = deploy(recording.folder, "changed", SHOP)
     code, out = check(capsys, target, str(recording.file))
     assert code == 2
-    assert "order: not checked: recorded without reveal; record with Server(trace=Recorder(path, reveal=" in out
+    assert "order: not checked: its values are not revealed; record with Server(trace=Recorder(path, reveal=" in out
     recording.call()
     code, out = check(capsys, target, str(recording.file))
     assert code == 3
@@ -287,7 +287,7 @@ def test_body_is_replayed_up_to_its_last_question_without_its_steps(
                 ["not checked: the body's questions from round 2 on: the body reaches"],
                 [],
             ),
-            ([("tool()", "tool(exactly_once=True)")], ["from round 1 on: the body must run once, and a"], []),
+            ([("tool()", "tool(exactly_once=True)")], ["from round 1 on: the body must run only once, so a"], []),
             (
                 [(tool, other + tool), (sure, f"    await server.call_tool('other', {{}})\n{sure}")],
                 ["it calls tool"],

@@ -73,7 +73,7 @@ async def test_prompts_and_templates_that_no_longer_ask_diverge_and_do_not_run(s
         await play(recording, FEATURES[name], Era.RETRY)
     found = await check_all(server, site.calls)
     assert [checked.headline for checked in found] == ["diverges at round 1"] * 2
-    assert "no prompt with this name can ask" in as_text(found[0])
+    assert "the server has no prompt with this name that can ask questions" in as_text(found[0])
     assert site.effect == ["praise", "menu"]
 
 

@@ -214,7 +214,7 @@ async def test_unfinished(shop: Shop) -> None:
     await play([server, server], {"pay": ElicitResult(action="accept")})
     text = shop.explained(Reason.UNFINISHED)
     assert "Question 'pay'" in text
-    assert "agreed to open the page, and has not finished there" in text
+    assert "agreed to open the page, but has not finished there" in text
     assert "done=" in text
 
 
@@ -231,8 +231,9 @@ async def test_questions_that_follow_a_revised_one_are_explained(
     await User(shop.with_tool(order), answers, era=era).call("order", ARGUMENTS)
     assert main(["trace", "explain", "last", str(shop.path)]) == 1
     told = " ".join(capsys.readouterr().out.split())
-    assert "Question 'sure' was asked again in round 4, because the user changed " in told
-    assert "on which it may depend" in told
+    assert "Question 'sure' was asked again in round 4, because " in told
+    assert "the user changed" in told
+    assert "it may depend on" in told
 
 
 @pytest.mark.parametrize(
@@ -281,7 +282,7 @@ async def test_another_version_of_the_tool(shop: Shop) -> None:
     server.tool(version=2)(order)
     with pytest.raises(MCPError):
         await hopper.leg("order", ARGUMENTS, answers={"sure": YES}, state=hopper.token, meta={"roundtrip/version": "2"})
-    assert "name the version that it began with" in shop.explained(RejectionReason.OTHER_VERSION)
+    assert "name the version with which it began the call" in shop.explained(RejectionReason.OTHER_VERSION)
 
 
 async def test_a_token_of_a_later_format(shop: Shop, clock: Clock) -> None:
@@ -393,7 +394,7 @@ def no_card() -> str:
         ("sold_out", {"row": 3}, State.FAILED, "in its body", "(ToolError: 'sold out')"),
         ("dawdle", {"row": 3}, State.FAILED, "in its body", "(ToolTimedOut: 'timed out after 5s')"),
         ("charge", {"row": 3}, State.FAILED, "in its step 'charge'", "PermissionError: 'no card' was raised"),
-        ("book", DECLINE, State.DECLINED, "", "the user declined or cancelled a question that it needs an answer to"),
+        ("book", DECLINE, State.DECLINED, "", "the user declined or cancelled a question whose answer it needs"),
         ("book", DECLINE, State.DECLINED, "", "to continue without the answer, take ElicitationResult[T]"),
         ("reserve", DECLINE, State.DECLINED, "", "to continue without the answer, use ctx.ask_outcome"),
         ("empty", DECLINE, State.DECLINED, "", "with confirm=, nothing runs unless the user accepts"),

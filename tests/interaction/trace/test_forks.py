@@ -93,7 +93,7 @@ def test_fork_ends_at_a_step_that_was_not_recorded(shop: Recording, capsys: pyte
     shown = capsys.readouterr().out
     assert 'recorded: {"value": "A"}\n    fork:     "B"' in shown
     assert "recorded: completed: Dune, row A, 20 euros" in shown
-    assert "it would run the step 'charge' now, which has no result yet; --run runs it" in shown
+    assert "it would now run the step 'charge', which has no result yet; use --run to run it" in shown
     assert '    recorded: {"value": 2}\n    fork:     {"value": 2} (as recorded)\n' in shown
     assert charged(shop) == ["20"]
     assert fork_last(shop, "--at", "3") == 0
@@ -141,7 +141,7 @@ def test_answers_are_taken_and_shown(shop: Recording, capsys: pytest.CaptureFixt
             *((f"3 --answer seats={given}", [f"{answered}{given}\n"], 0) for given in ("0", "false", '""', "{}")),
             ("3 --answer seats=", [f'{answered}""\n'], 0),
             (f"2 --answer which={'[' * 100_000}", ["[[["], 0),
-            ("1 --answer confirm:book=:accept", ["it would run the step 'charge' now"], 0),
+            ("1 --answer confirm:book=:accept", ["it would now run the step 'charge'"], 0),
             ("2 --answer which=:decline", ["fork:     declined: "], 0),
             ("1 --answer confirm:book=:decline", ["fork:     declined: "], 0),
             (
@@ -164,7 +164,7 @@ def test_answers_are_taken_and_shown(shop: Recording, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("reveal", "words", "code", "told"),
     [
-        ("questions", ["--at", "2"], 2, "recorded without reveal; record with Server(trace=Recorder(path"),
+        ("questions", ["--at", "2"], 2, "its values are not revealed; record with Server(trace=Recorder(path"),
         (
             "arguments,answers,questions,results,errors",
             ["--at", "1", "--run"],

@@ -370,7 +370,9 @@ def test_further_request_of_a_long_call_costs_the_same(
     for view in (["show"], ["explain"], ["export", "--html"]):
         shown, without = (printed(capsys, *view, "aaa1", str(file)) for file in (path, other))
         assert shown == without
-        assert f"35 of {2 * number + 2} requests are shown: the first and last 8 of equal requests" in shown[1]
+        assert (
+            f"35 of {2 * number + 2} requests are shown: the first and last 8 of each set of equal requests" in shown[1]
+        )
 
 
 def test_end_of_a_call_is_kept_among_many_different_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

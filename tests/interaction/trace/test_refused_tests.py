@@ -22,7 +22,7 @@ def test_unconvertible_recording_is_rejected_with_advice(
     recording.call(reveal="arguments,questions")
     call = last_call(recording)
     told = refused(capsys, call, "--server", "shop:server", recording.file)
-    assert "recorded without reveal; record with Server(trace=Recorder(path, reveal=" in told
+    assert "its values are not revealed; record with Server(trace=Recorder(path, reveal=" in told
     for name in ("shop.py:server", "shop", ":server", "shop:", "shop:import", "a b:server"):
         told = refused(capsys, call, "--server", name, recording.file)
         assert "a test's server must be an import path, MODULE:SERVER, got" in told

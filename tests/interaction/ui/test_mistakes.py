@@ -36,7 +36,7 @@ def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
             (["--users", "missing", "--base-url", "https://calls.example"], "add a user with --add-user NAME"),
             (["--users", "{open}", "--base-url", "https://calls.example"], "must be readable only by its owner"),
             (["--users", "{wrong}", "--base-url", "https://calls.example"], "line 1 of"),
-            (["--users", "{users}", "--add-user", "a b"], "a name must be"),
+            (["--users", "{users}", "--add-user", "a b"], "a name must consist of"),
             (["--add-user", "ana"], "add --users FILE"),
         ],
         check,

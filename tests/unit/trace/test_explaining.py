@@ -104,11 +104,11 @@ def test_sentence_says_why_the_question_was_asked() -> None:
     check_each(
         [
             (Reason.NEW, {}, "round 2, because it was asked in round 1, and the call continued without an answer"),
-            (Reason.RENAMED, {**renamed, "build": "2"}, "a name that the body had not asked for before"),
+            (Reason.RENAMED, {**renamed, "build": "2"}, "a name that the body had not used before"),
             (
                 Reason.RENAMED,
                 {**renamed, "build": "2"},
-                "ctx.ask('format', ..., former_names=('size',)), unless the body still asks by that name",
+                "ctx.ask('format', ..., former_names=('size',)), unless the body still uses that name",
             ),
             (Reason.RENAMED, {**renamed, "key": "unnamed-x-1"}, "as in name='size'."),
             (
@@ -124,7 +124,7 @@ def test_sentence_says_why_the_question_was_asked() -> None:
             (
                 Reason.INVALID,
                 {"complaint": "amount: too small", "attempt": 2},
-                "did not fit its form ('amount: too small'), which makes this attempt 2;",
+                "did not fit its form ('amount: too small'); this is attempt 2;",
             ),
             (
                 Reason.REVISED,
@@ -183,7 +183,9 @@ def test_leg_without_an_end_may_have_run() -> None:
     lines = [began(), asked(), began(10, leg=2, round=1)]
     assert "has no recorded end: it is still running, or its process died and its body may have run" in told(lines)
     assert "check its effects before you repeat it" in told(lines)
-    assert "another worker may continue the task, or it is lost" in told([began(era="task")])
+    assert "another worker may continue it; if its body must run only once, the task is lost" in told(
+        [began(era="task")]
+    )
     for over in (lines[:2], [*lines, ended(11, leg=2)], [began(era="live"), asked(ms=1.0)]):
         assert all(one.is_plain for one in explain(call_of(*over)))
 

@@ -158,7 +158,7 @@ def test_ledgers_that_are_not_shared_or_down_are_a_problem(town: Town, doctor: A
     report = doctor(town.at(0, "paying"), town.at(1, "paying-alone"))
     assert report.problems == {"ledger"}
     assert "#2: the ledger lacks the mark that #1 set" in report.said("ledger")
-    assert "covers one process" in report.said("ledger")
+    assert "serves one process" in report.said("ledger")
     report = doctor(town.at(0, "paying-in-vain"), town.at(1, "paying"))
     assert report.problems == {"ledger"}
     assert "#1: the ledger does not answer" in report.said("ledger")

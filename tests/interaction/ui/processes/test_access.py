@@ -136,8 +136,8 @@ INVALID: list[tuple[str, object, str]] = [
     ("act", {"call": 1, "action": "cancel"}, "call must be a string"),
     ("act", [], "the body must be a JSON object"),
     ("answer", {"call": "abc", "key": "k", "action": "no"}, "action must be"),
-    ("fork", {"call": "abc", "at": "1"}, "`at` must be the number of a round"),
-    ("fork", {"call": "abc", "at": True}, "`at` must be the number of a round"),
+    ("fork", {"call": "abc", "at": "1"}, "`at` must be a round number"),
+    ("fork", {"call": "abc", "at": True}, "`at` must be a round number"),
     ("fork", {"call": "abc", "at": 1, "answers": [1]}, "answers must be a list of texts"),
     ("fork", {"call": "abc", "at": 1}, "name the server"),
 ]

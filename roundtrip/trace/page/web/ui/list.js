@@ -13,8 +13,8 @@ function look() {
   source.url = address.href;
 }
 
-// `of` describes the list. It has the columns, each a name and a function that returns a row's cell; the functions that
-// return rows and choices from the data; the menus and text fields; and the page's texts.
+// `of` describes the list. It contains the columns, the menus, the text fields and the page's texts. Each column is a name
+// and a function that returns a row's cell. Two more functions return the rows and the choices from the data.
 function startList(of) {
   kind = { menus: [], lines: [], choices: () => ({}), keyOf: (row) => JSON.stringify(row), ...of };
   drawPages();
