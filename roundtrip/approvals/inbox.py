@@ -1,7 +1,8 @@
-"""Approval inbox: approvals for legs, for the people who decide, and for the author's functions.
+"""Approval inbox: it opens approvals for legs, shows them to the people who decide, and notifies the author's
+functions.
 
-Every change is a compare-and-set of the stored call, under the rules in `rules.py` and on the store's clock. A label on
-each call lets the store find the calls that wait for a group, however many other calls it holds.
+Every change is a compare-and-set of the stored call, under the rules in `rules.py` and on the store's clock. Calls have
+a label for each group that they wait for, so the store finds these calls quickly among all others.
 """
 
 from __future__ import annotations
@@ -57,15 +58,15 @@ _ID_BYTES: Final = 16
 _PAGE_SIZE: Final = 20
 _NOTIFY_SECONDS: Final = 30.0
 _THREADS: Final = Pool(4)
-"""Plain functions that notify people share these few threads and take none from tools, because mail servers may be
-slow.
+"""A few threads for plain functions that notify people. Mail servers may be slow, and tools must not lose their threads
+to them.
 """
 _STOP_SECONDS: Final = 2.0
 _MARK: Final = re.compile(r"[A-Za-z0-9_-]{1,800}", re.ASCII)
 
 
 class ShownApproval(NamedTuple):
-    """Approval as its group sees it."""
+    """Approval as the deciding group sees it."""
 
     id: str
     message: str
@@ -75,7 +76,7 @@ class ShownApproval(NamedTuple):
     opened: float
     until: float
     pin: str
-    """The digest of the wording. A form can only decide the wording that it showed."""
+    """The digest of the wording. If the wording has changed since a form was shown, the form can no longer decide."""
     state: Literal["pending", "approved", "rejected", "expired", "closed"] = "pending"
     who: str | None = None
     when: float | None = None
@@ -88,7 +89,7 @@ class ShownApproval(NamedTuple):
 
 
 def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
-    """Check that a function that needs an approval can get one.
+    """Check that a function's approvals can be decided.
 
     Raises:
         InvalidSignature: The server has no inbox, or its calls expire before the approval does.
@@ -96,13 +97,13 @@ def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
     owner = function.owner
     if inbox is None:
         raise InvalidSignature(
-            f"{owner}: Approve(...) needs approvals=Approvals(groups=...) on its server, with principal= or auth=, and "
-            "Pages(authenticate=...), because callers must not decide their own calls"
+            f"{owner}: Approve(...) needs a server with approvals=Approvals(groups=...), Pages(authenticate=...), and "
+            "principal= or auth=, which tell apart callers and approvers"
         )
     task, limits = function.policy(TaskMode), function.limits
     approve = cast("Approve | None", function.policy(ExternalMarker))
     if approve is not None and not inbox.knows(approve.by):
-        # Not an error: a group may be empty on purpose.
+        # Only warn, because a group may be empty on purpose.
         logging.getLogger("roundtrip").warning(
             "%s: no person can decide Approve(by=%r), because Approvals(groups=...) has only %s; correct by=, or "
             "add the group",
@@ -121,7 +122,7 @@ def check_approval(function: AskingFunction, inbox: Inbox | None) -> None:
         longest, option, cure = task.ttl, "task_ttl", ""
     if approve.within > longest:
         raise InvalidSignature(
-            f"{owner}: within= must not exceed its {option} ({longest:g} seconds), got {approve.within:g}; "
+            f"{owner}: within= must not exceed {option}= ({longest:g} seconds), got {approve.within:g}; "
             f"shorten within=, raise {option}={cure}"
         )
 
@@ -143,7 +144,7 @@ class _InboxPart(LegPart):
 def _settler_for(served: OpenLeg) -> ApprovalSettler:
     """Return the approval settler for a leg."""
     if (dry_run := served.parts.effects.dry_run) is not None:
-        # A dry run has no caller, and less time left than the recorded call had.
+        # A dry run has no caller, and has less time left than the recorded call had.
         return ApprovalSettler(dry_run.decided, math.inf)
     task = cast("WorkerLeg | None", served.stored)
     states: dict[str, ApprovalState] = {}
@@ -188,12 +189,12 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         self._sending: set[asyncio.Task[bool]] = set()
 
     def knows(self, group: str) -> bool:
-        """Return False if the author listed all groups and this group is not among them."""
+        """Return False if the author listed all groups, but not this group."""
         return self._listed_groups is None or group in self._listed_groups
 
     @property
     def known(self) -> str:
-        """Return the groups that the author listed."""
+        """Return the groups that the author listed, as text for a message."""
         return ", ".join(map(repr, sorted(self._listed_groups or ()))) or "no groups"
 
     # Legs
@@ -209,15 +210,15 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         return partial(rules.park_approvals, asked, read)
 
     def _asked(self, approvals: Mapping[str, PendingQuestion], call_id: str) -> dict[str, Record]:
-        """Return the approvals that a leg needs, in the form that `park_approvals` expects."""
+        """Return the approvals that a leg needs, as the records that `park_approvals` expects."""
         found: dict[str, Record] = {}
         for name, waiting in approvals.items():
             question = cast("ApprovalQuestion", waiting.question)
             if not self.knows(question.by):
-                # The message omits the group name, which may come from a client.
+                # Do not log the group name, because it may come from a client.
                 LOG.warning(
-                    "no person can decide approval %r, because Approvals(groups=...) does not have its group, but "
-                    "only %s; correct by=, or add the group",
+                    "no person can decide approval %r, because its group is unknown: Approvals(groups=...) has only "
+                    "%s; correct by=, or add the group",
                     name,
                     self.known,
                 )
@@ -236,24 +237,24 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         return found
 
     def reseal(self, content: CallContent, entry: CallEntry) -> None:
-        """Recompute the group labels with the newest key."""
+        """Recompute a call's group labels with the newest key."""
         records = rules.records_of(content)
         for record in records:
             record["label"] = _label(record["by"], self._book.page_keys[0])
         if records and not entry.has_ended:
             rules.relabel(entry, content)
 
-    # Readers. Each method hides approvals that its reader must not decide. If the store is down, it raises
-    # `CallsUnavailable`.
+    # Methods for readers. They show a reader only approvals that this reader may decide. If the store is down, they
+    # raise `CallsUnavailable`.
 
     async def reader(self, request: Request) -> Reader | Response | None:
-        """Return the person who sent a request, a login response, or None for an unknown person."""
+        """Return the person who sent a request, a login response, or None if the person is unknown."""
         person = await self._authenticate(request)
         if person is None or isinstance(person, Response):
             return person
         if isinstance(person, AccessToken):
             if not person.subject:
-                # A token without a subject names a client, not a person.
+                # A token without a subject identifies a client, not a person.
                 return None
             principal = compact_json(principal_components(person))
         else:
@@ -274,8 +275,8 @@ class Inbox(rules.ApprovalFeature, LegExtension):
     async def page(self, reader: Reader, after: str | None) -> tuple[list[ShownApproval], str | None]:
         """Return a page of pending approvals, oldest first, and the mark at which the next page starts.
 
-        `after` is the mark from the previous page, or None for the first page. The returned mark is None on the last
-        page.
+        `after` is the mark that came with the previous page, or None for the first page. On the last page, the returned
+        mark is None.
 
         Raises:
             ValueError: The mark does not come from this inbox.
@@ -297,14 +298,14 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             return shown, None if last is None else _mark_of(last)
 
     async def waiting(self, *, limit: int) -> list[EntrySummary]:
-        """Return calls that wait for any group in the author's list, longest wait first."""
+        """Return the calls that wait for any of the groups that the author listed, longest wait first."""
         return (await self._oldest(self._listed_groups or (), limit=limit))[:limit]
 
     async def _oldest(
         self, groups: Iterable[str], *, limit: int, after: tuple[float, str] | None = None
     ) -> list[EntrySummary]:
-        """Return calls that wait for any of these groups, longest wait first, with at most `limit` calls per group
-        label.
+        """Return the calls that wait for any of these groups, longest wait first. For each group label, return at most
+        `limit` calls.
         """
         calls: dict[str, EntrySummary] = {}
         for label in {_label(group, key) for group in groups for key in self._book.page_keys}:
@@ -312,7 +313,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         return sorted(calls.values(), key=lambda one: (one.created, one.call_id))
 
     async def find(self, reader: Reader, approval_id: str) -> ShownApproval | None:
-        """Return an approval that the reader may decide.
+        """Return an approval if the reader may decide it.
 
         Return None if the approval is unknown, belongs to another group, or is for the reader's own call.
         """
@@ -329,14 +330,14 @@ class Inbox(rules.ApprovalFeature, LegExtension):
     ) -> ShownApproval | bool | None:
         """Decide a pending approval once, and return it.
 
-        Return None if the reader may not see the approval (see `find`), and False if it is no longer pending.
+        Return None if the reader may not see the approval (see `find`), or False if the approval is no longer pending.
 
         Args:
             reader: The person who decides.
             approval_id: The approval's id.
             pin: The digest of the wording that the person saw; None if the request has only the id.
             choice: The decision.
-            reason: The reason; may be empty.
+            reason: The reason, which may be empty.
         """
         seen = await self.find(reader, approval_id)
         if seen is None:
@@ -371,7 +372,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             opened=record["opened"],
             until=record["until"],
             pin=record["pin"],
-            # A local page does not know who reads it, so it shows no decision.
+            # A local page does not know who reads it, so it does not show decisions.
             tells_caller=bool(content.channel.page_secret) and not content.channel.is_local,
         )
         decision = record["decision"]
@@ -389,7 +390,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
     def tell(
         self, entry: CallEntry, content: CallContent, *, pending: Iterable[Record] = (), decided: Iterable[Record] = ()
     ) -> None:
-        """Notify the groups of pending approvals, and report decisions to the author's function."""
+        """Call the author's functions: `on_pending` for each pending approval, and `on_decided` for each decision."""
         if self._settings.on_pending is not None:
             for record in pending:
                 self._send(self._settings.on_pending, self._pending(entry, content, record))
@@ -403,10 +404,11 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         return self._settings.on_pending is not None and bool(rules.pending_approvals(content, now))
 
     async def remind(self, change: ChangeCall) -> None:
-        """Call the author's `on_pending` again for each pending approval of a call, in this process.
+        """Call the author's `on_pending` again, in this process, for each pending approval of a call.
 
         Raises:
-            CallNotChanged: The call waits for no approval, the server has no `on_pending`, or `on_pending` failed.
+            CallNotChanged: The call is not waiting for an approval, the server has no `on_pending`, or `on_pending`
+                failed.
             LedgerDown: The store cannot be used.
         """
         function = self._settings.on_pending
@@ -418,7 +420,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
                 raise already_ended(entry)
             pending = rules.remind_now(content, entry, now)
             if not pending:
-                raise CallNotChanged("it waits for no approval, so there is no group to remind")
+                raise CallNotChanged("it is not waiting for an approval, so there is no group to remind")
             entry.content = self._book.seal.write(content, entry.call_id)
             return [self._pending(entry, content, record) for record in pending]
 
@@ -429,7 +431,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
             )
 
     async def finish_telling(self) -> None:
-        """Wait until all notifications on this event loop have finished. Each notification has a time limit."""
+        """Wait until all notifications on this event loop have finished. Each of them has a time limit."""
         if own := self._own_sending():
             await asyncio.wait(own)
 
@@ -449,7 +451,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         task.add_done_callback(self._sending.discard)
 
     async def stop(self) -> None:
-        """Wait briefly for the notifications on this event loop, then cancel those that still run."""
+        """Wait briefly for the notifications on this event loop, then cancel those that are still running."""
         if own := self._own_sending():
             _, late = await asyncio.wait(own, timeout=_STOP_SECONDS)
             for task in late:
@@ -461,8 +463,8 @@ class Inbox(rules.ApprovalFeature, LegExtension):
 
 
 async def _try_notify(function: Callable[..., object], *arguments: object) -> bool:
-    """Call an author's function, and log its error. Return True if it raised none."""
-    # A plain function's time limit starts only when it gets a thread.
+    """Call an author's function, and log its exception, if any. Return True if the function returned."""
+    # The time limit of a plain function starts only once the function has a thread.
     turn = nullcontext() if inspect.iscoroutinefunction(function) else _THREADS.slots().limiter
     try:
         async with turn:
@@ -475,7 +477,7 @@ async def _try_notify(function: Callable[..., object], *arguments: object) -> bo
 
 
 async def _call_author(function: Callable[..., object], *arguments: object, is_limited: bool = False) -> Any:
-    """Return the result of an author's function. A coroutine function runs on the event loop, a plain function in a
+    """Return the result of an author's function. Run a coroutine function on the event loop, and a plain function in a
     thread.
 
     Args:
@@ -515,7 +517,7 @@ def _mark_of(summary: EntrySummary) -> str:
 
 
 def _position_of(mark: str) -> tuple[float, str]:
-    """Return the position in the list that a mark encodes.
+    """Return the list position that a mark encodes.
 
     Raises:
         ValueError: The text is not a mark.

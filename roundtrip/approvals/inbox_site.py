@@ -1,7 +1,7 @@
-"""Inbox site: pages for people, and a JSON API, to list, approve and reject.
+"""Inbox site: pages for people, and a JSON API, both for listing, approving and rejecting.
 
-The pages work like question pages: a GET changes nothing, and a form is valid only for the reader and the wording that
-it was shown for. The API accepts only JSON, which a page on another site cannot send without a CORS preflight.
+The pages work like question pages: a GET changes nothing, and a form is valid only for one reader and one wording. The
+API accepts only JSON, which a page on another site cannot send without a CORS preflight.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ API_PATH: Final = f"{INBOX_PATH}/api"
 _MAX_HEADING_CHARS: Final = 200
 _MAX_REASON_CHARS: Final = 2000
 _API_FACTS: Final = ("id", "message", "by", "tool", "caller", "opened", "until", "state", "when", "who", "reason")
-"""The fields of an approval that the API returns, in this order."""
+"""The fields that the API returns for an approval, in this order."""
 _TIMES: Final = ("opened", "until", "when")
 _CHOICES: Final[Mapping[str, Choice]] = {"approve": "approved", "reject": "rejected"}
 _UNKNOWN: Final = (
     "There is nothing to decide here",
-    "This approval is closed, or it is not yours to decide. Your inbox lists the approvals that wait for you.",
+    "This approval is closed, or you may not decide it. Your inbox lists the approvals that are waiting for you.",
 )
-_LATE: Final = "Nothing was recorded this time: this was already decided, or it has changed."
+_LATE: Final = "Nothing was recorded this time: the approval was already decided, or it has changed."
 _NO_DECISION: Final = (
-    'a decision must be {"decision": "approve"} or {"decision": "reject", "reason": text}; the reason to approve is '
-    "optional"
+    'a decision must be {"decision": "approve"} or {"decision": "reject", "reason": text}; an approval may also '
+    "have a reason"
 )
 _NO_REASON: Final = "Say why you reject this, so that the person who asked knows what to change"
 _NO_REASON_FOR_RECORD: Final = "Say why you reject this: the reason is kept with the call"
@@ -68,12 +68,12 @@ def install_inbox(
     """Give a server its inbox.
 
     Raises:
-        ValueError: The server cannot identify its callers or the people who decide, or gives no links.
+        ValueError: The server does not return links, or cannot identify its callers or the people who decide.
     """
     if pages is None or pages.authenticate is None or pages.base_url is None:
         raise ValueError(
-            "approvals= needs pages=Pages(base_url=..., authenticate=...); authenticate= must name the people "
-            "who decide in the same way as principal= names callers"
+            "approvals= needs pages=Pages(base_url=..., authenticate=...); for the same person, authenticate= must "
+            "return the same text as principal="
         )
     parts = host.legs.parts
     if service is None or not gives_links:
@@ -81,7 +81,7 @@ def install_inbox(
     bind = parts.protection.policy.bind_principal
     if bind is None or (bind is authenticated_principal and not has_auth):
         raise ValueError(
-            "approvals= needs to know callers, because they must not decide their own calls; give the server "
+            "approvals= needs a server that knows its callers, because callers must not decide their own calls; add "
             "principal= or auth="
         )
     book = service.book
@@ -255,10 +255,10 @@ class InboxSite(PageSite):
         return self._json({"error": _LATE}, 409)
 
     def _unknown(self) -> Response:
-        return self._json({"error": "you have no such approval to decide"}, 404)
+        return self._json({"error": "there is no such approval for you to decide"}, 404)
 
     def _json(self, data: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
-        # ASCII output, because UTF-8 cannot encode a lone surrogate.
+        # Write ASCII only, because UTF-8 cannot encode a lone surrogate.
         text = json.dumps(data)
         return Response(text, status, {**self._headers, **(headers or {})}, media_type=JSONResponse.media_type)
 
@@ -278,7 +278,7 @@ def _iso(at: float) -> str:
 
 
 def _view_for_list(approval: ShownApproval) -> dict[str, Any]:
-    """Return an approval for the list template. Callers write part of the text, so long texts are truncated."""
+    """Return an approval for the list template. Long texts are truncated, because callers write some of them."""
     heading = approval.message.partition("\n")[0]
     is_long = len(heading) > _MAX_HEADING_CHARS
     return _view_for_page(approval) | {
@@ -288,7 +288,7 @@ def _view_for_list(approval: ShownApproval) -> dict[str, Any]:
 
 
 def _view_for_page(approval: ShownApproval) -> dict[str, Any]:
-    """Return an approval in the form that the templates expect."""
+    """Return an approval as the templates expect it."""
     facts: dict[str, Any] = approval._asdict()
     shown = {
         name: printable(value, keep_newlines=name == "reason") if isinstance(value, str) else value
@@ -305,6 +305,6 @@ def _moment(at: float) -> dict[str, str]:
 
 
 def _as_data(approval: ShownApproval) -> dict[str, Any]:
-    """Return an approval in the form that the API returns."""
+    """Return an approval as the API returns it."""
     shown = ((name, getattr(approval, name)) for name in _API_FACTS)
     return {name: _iso(value) if name in _TIMES else value for name, value in shown if value is not None}

@@ -1,6 +1,6 @@
 """Approval markers and settings. An approval is a question that a member of a group decides in the server's inbox.
 
-Decisions are stored with the call. A client never sends them.
+Decisions are stored with the call. They never come from a client.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 _MIN_REMIND_SECONDS = 1.0
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _VOID: Final = "~~void-"
-"""Name prefix of computed values that list voided approvals. A review that changes an answer voids later approvals."""
+"""Prefix of the names under which computed values list voided approvals. A review that changes an answer voids later
+approvals.
+"""
 _VOLATILE_AFTER: Final = 3
-"""How many given approvals a changed wording may invalidate before the wording counts as volatile."""
+"""How many approvals a changed wording may invalidate before the wording counts as volatile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +48,19 @@ class Approval:
 class Approve(ExternalMarker[Approval]):
     """Ask a group to approve. The consumer receives the `Approval`.
 
-    The call waits in the server's store, and holds no thread, worker or connection. Callers cannot decide their own
-    calls. A rejection raises `ApprovalRejected`.
+    While the call waits in the server's store, it occupies no thread, worker or connection. Callers cannot decide their
+    own calls. A rejection raises `ApprovalRejected`.
 
     Args:
         message: The wording to approve. A changed wording needs a new approval.
         by: The group, as named in `Approvals(groups=...)`.
-        within: Seconds, or a `timedelta`, before it raises `ApprovalExpired`. By default, it waits as long as the call
-            lives. A call that is not a task cannot wait longer than its `max_age`.
-        remind: Seconds, or a `timedelta`, after which `Approvals(on_pending=...)` is called again, repeatedly until the
-            approval is decided.
-        fallback: The value to use if the time runs out, or a function that returns it. It must be JSON or an
-            `Approval`.
+        within: How long the approval waits before it raises `ApprovalExpired`, in seconds or as a `timedelta`. By
+            default, it waits as long as the call lives. A call that is not a task cannot wait longer than its
+            `max_age`.
+        remind: The interval, in seconds or as a `timedelta`, at which `Approvals(on_pending=...)` is called again until
+            the approval is decided.
+        fallback: The value to use when the time has run out, or a function that returns it. The value must be JSON or
+            an `Approval`.
 
     Raises:
         ValueError: A time or a text is out of range.
@@ -104,7 +107,7 @@ class Approve(ExternalMarker[Approval]):
 
     @override
     def worded(self, message: str) -> Approve:
-        """Return the same approval with another message."""
+        """Return a copy of the approval with another message."""
         return Approve(message, by=self.by, within=self.within, remind=self.remind, fallback=self.fallback)
 
 
@@ -124,7 +127,7 @@ def seconds_of(given: float | timedelta, name: str, *, least: float = 0.0) -> fl
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """Pending approval, for a mail or chat message."""
+    """Pending approval, with what a mail or chat message about it needs."""
 
     id: str
     """The approval's id in the API."""
@@ -138,9 +141,9 @@ class PendingApproval:
     until: datetime
     """The time at which the approval expires."""
     url: str
-    """The page on which people who are logged in can decide."""
+    """The address of a page on which people decide after they log in."""
     number: int = 1
-    """The number of this notification, starting at 1."""
+    """The number of this notification, counted from 1."""
 
     @property
     def is_reminder(self) -> bool:
@@ -153,14 +156,11 @@ class Approvals:
     """Server settings for approvals: `Server(approvals=Approvals(groups=...))`.
 
     Args:
-        groups: A function that returns the groups a person belongs to, or a mapping from person to groups. The person
-            is
-            the value that `Pages(authenticate=...)` returns: a text, or an access token.
+        groups: A function that returns the groups that a person belongs to, or a mapping from persons to groups. A
+            person is the value that `Pages(authenticate=...)` returns: a text, or an access token.
         on_pending: Called with a `PendingApproval` when an approval opens, and again for each reminder. Only one
-            instance
-            calls it, at most once for each notification. It may be asynchronous. roundtrip logs the exceptions it
-            raises.
-        on_decided: Called with a `PendingApproval` and its `Decision`, under the same rules.
+            instance calls it, at most once for each notification. It may be asynchronous. Its exceptions are logged.
+        on_decided: Called with a `PendingApproval` and its `Decision`, under the same rules as `on_pending`.
     """
 
     groups: Mapping[str, Collection[str]] | Callable[[Any], Iterable[str] | Awaitable[Iterable[str]]]
@@ -212,7 +212,7 @@ class ApprovalQuestion(ExternalQuestion):
         if isinstance(value, Approval):
             return {"kind": "approval", "value": _APPROVAL.dump_python(value, mode="json"), "pin": self.pin}
         plain = _ANY.dump_python(value, mode="json")
-        # The value must survive a round trip through JSON, so that it is the same on all legs.
+        # The value must survive a round trip through JSON, because every leg must see the same value.
         if plain != value:
             raise ValueError("it is not JSON")
         return {"kind": "value", "value": plain, "pin": self.pin}
@@ -222,16 +222,16 @@ _APPROVAL: TypeAdapter[Approval] = TypeAdapter(Approval)
 
 
 class ApprovalState(NamedTuple):
-    """State left by an earlier leg that requested the approval."""
+    """State of an approval that an earlier leg requested."""
 
     id: str
     pin: str
     """The digest of the wording."""
     decision: Decision | None
     after: frozenset[str] = frozenset()
-    """The names of the questions that had answers when the approval opened."""
+    """The names of the questions that had already been answered when the approval opened."""
     approved: tuple[tuple[str, str], ...] = ()
-    """The ids and pins of all approvals given under this name."""
+    """The id and the pin of each approval that a person gave under this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +239,12 @@ class ApprovalSettler:
     """Settler for the approvals of one call."""
 
     states: Mapping[str, ApprovalState]
-    """The latest approval state for each name."""
+    """The latest approval state under each name."""
     max_seconds: float
-    """The longest time in seconds that an approval may wait."""
+    """How many seconds an approval may wait at most."""
     knows_caller: bool = True
-    """False if the server does not know the caller, who must not decide."""
+    """False if the server does not know the caller. Then no approval can be requested, because callers must not decide.
+    """
     kind: ClassVar = ApprovalQuestion
 
     def settle(self, waiting: PendingQuestion, computed: ComputedValues) -> Outcome | None:
@@ -271,16 +272,16 @@ class ApprovalSettler:
         """Implement `Settler.check`.
 
         Raises:
-            BodyMistake: The approval may take longer than the call may live.
-            CallerUnknown: The server does not know the caller, who must not decide.
+            BodyMistake: The approval may wait longer than the call may live.
+            CallerUnknown: The server does not know the caller, and so cannot keep the caller from deciding.
         """
         if not self.knows_caller:
             raise CallerUnknown(waiting.key)
         within = cast("ApprovalQuestion", waiting.question).within
         if within is not None and within > self.max_seconds:
             raise BodyMistake(
-                f"approval {waiting.key!r}: within= must be at most {self.max_seconds:g} seconds, the lifetime of this "
-                f"call, got {within:g}; run the tool as a task, or give it a longer max_age= or task_ttl="
+                f"approval {waiting.key!r}: within= must not exceed its call's lifetime of {self.max_seconds:g} s, "
+                f"got {within:g}; run the tool as a task, or give it a longer max_age= or task_ttl="
             )
 
     def opened_after(self, changed: Set[str]) -> list[str]:

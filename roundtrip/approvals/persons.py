@@ -1,7 +1,7 @@
-"""Person comparison: match callers, page readers and approvers by their principals.
+"""Person comparison: it matches callers, page readers and approvers by their principals.
 
-An access token's principal consists of the OAuth client, issuer and subject. A web login uses a different OAuth client
-than the program that makes the calls, so the comparison ignores the client.
+An access token's principal consists of the OAuth client, the issuer and the subject. A web login and the program that
+makes the calls are different OAuth clients, so the comparison ignores the client.
 """
 
 import json
@@ -14,7 +14,7 @@ from roundtrip.text import without_invisible
 _TWO_FORMS: Final = (
     "the principals of its reader and its caller have different forms. Pages(authenticate=...) must return what "
     "Server(principal=...) returns for the same person, or an AccessToken if there is no principal=. A stored call "
-    "keeps its first principal"
+    "keeps the principal that it began with"
 )
 
 
@@ -24,7 +24,7 @@ class _OAuthPerson(NamedTuple):
 
 
 def name_of(principal: str, *, by_token: bool) -> str:
-    """Return a person's display name. A principal that the author's code returned is used unchanged."""
+    """Return a person's display name. If the author's code returned the principal, the principal itself is the name."""
     person = _person_of(principal) if by_token else principal
     return person.subject if isinstance(person, _OAuthPerson) else person
 
@@ -42,7 +42,7 @@ def is_same(reader: str, caller: str, *, by_token: bool) -> bool:
     one, other = _person_of(reader), _person_of(caller)
     if type(one) is not type(other):
         LOG.warning(f"a page was not shown: {_TWO_FORMS}")
-    # Without an issuer, the same subject may mean different users in different OAuth clients.
+    # Without an issuer, two OAuth clients may use the same subject for different users.
     return by_token and isinstance(one, _OAuthPerson) and one.issuer is not None and one == other
 
 
@@ -76,6 +76,6 @@ def _person_of(principal: str) -> _OAuthPerson | str:
 
 
 def _normalize(name: str) -> str:
-    """Return a normalized name: ignore case, compatibility forms, extra spaces and invisible characters."""
+    """Return a normalized name. It ignores case, compatibility forms, extra spaces and invisible characters."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return " ".join(unicodedata.normalize("NFKC", without_invisible(folded)).split())

@@ -1,7 +1,8 @@
-"""Approval rules: who decides, expiry, notification.
+"""Approval rules: who decides, when approvals expire, and when groups are notified.
 
-An approval is a record in a stored call. The caller of these functions reads the stored call, changes it here, and
-writes it back only if no other process wrote first. So only the first decision or expiry takes effect.
+An approval is a record in a stored call. The functions in this file change a stored call that their caller has read.
+Their caller then writes the call back, but only if no other process wrote it first. So only the first decision or
+expiry takes effect.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ if TYPE_CHECKING:
     from roundtrip.stored.content import CallContent, ChangeCall, Parking, Pause, Tell
 
 LABEL_PREFIX: Final = "approvals-"
-"""The prefix of labels that stand for a group."""
+"""The prefix of all labels for groups."""
 GRACE_SECONDS: Final = 60.0
-"""Time reserved at the end of a call, after the latest approval expiry, so that a fallback can still be used."""
-_DECLINED: Final = "The user declined while this call waited for an approval, so it has ended."
+"""How many seconds before the call's end its approvals expire at the latest, so that there is time to use a fallback.
+"""
+_DECLINED: Final = "The user declined while this call waited for an approval, so the call has ended."
 _MAX_GRACE_SHARE: Final = 0.1
 _PLAIN_NAME: Final = re.compile(r"[\w.@-]{1,60}")
 
 Record = dict[str, Any]
-"""Approval record in a stored call, as JSON."""
+"""Approval record in a stored call, as JSON data."""
 Choice = Literal["approved", "rejected"]
 
 
@@ -43,7 +45,7 @@ class Reader(NamedTuple):
     """Person who reads the inbox."""
 
     principal: str
-    """The person, in the form of the server's principals."""
+    """The person, written like a principal."""
     name: str
     groups: frozenset[str]
 
@@ -55,11 +57,11 @@ class ApprovalSection(CallSection):
     approvals: list[Record] = field(default_factory=list[Record])
     """All approvals that the call has requested, in order."""
     wakes: float | None = None
-    """The time at which the call continues. A worker may look at the call earlier, to notify groups."""
+    """The time at which the call continues. A worker may look at the call earlier in order to notify groups."""
 
     @property
     def is_empty(self) -> bool:
-        """Return True for a call without approvals."""
+        """Return True if the call has no approvals."""
         return not self.approvals
 
 
@@ -72,7 +74,7 @@ def records_of(content: CallContent) -> list[Record]:
 
 
 def is_open(record: Mapping[str, Any]) -> bool:
-    """Return True if an approval waits for a decision."""
+    """Return True if an approval is waiting for a decision."""
     return record["decision"] is None and record["withdrawn"] is None
 
 
@@ -81,7 +83,7 @@ def _open_records(content: CallContent) -> list[Record]:
 
 
 def state_of(record: Mapping[str, Any], *, is_over: bool) -> str:
-    """Return the state of an approval as one word. An approval still open when its call ends counts as withdrawn."""
+    """Return an approval's state as one word. If the call ended before a decision, the approval counts as withdrawn."""
     decision: Mapping[str, Any] = record["decision"] or {}
     return decision.get("outcome") or ("withdrawn" if record["withdrawn"] is not None or is_over else "pending")
 
@@ -96,8 +98,8 @@ def decision_of(record: Mapping[str, Any]) -> Decision | None:
 
 
 def relabel(entry: CallEntry, content: CallContent) -> None:
-    """Update the call's labels: one for each group that it waits for, and those by which equal calls share the
-    approvals.
+    """Update the call's labels. There is one label for each group that the call waits for, and one for each approval
+    that equal calls share.
     """
     equal = {record.get("equal") for record in records_of(content)}
     others = [label for label in entry.labels if not label.startswith(LABEL_PREFIX) and label not in equal]
@@ -107,7 +109,7 @@ def relabel(entry: CallEntry, content: CallContent) -> None:
 
 
 def next_look(content: CallContent) -> float | None:
-    """Return the next time at which an approval expires or its group must be notified."""
+    """Return the next time at which an approval expires or a group must be notified."""
     times = (at for record in _open_records(content) for at in (record["until"], record["notify"]))
     return min((at for at in times if at is not None), default=None)
 
@@ -118,14 +120,14 @@ def open_groups(content: CallContent) -> list[str]:
 
 
 def listed_groups(groups: Iterable[str]) -> str:
-    """Return group names as text for a model or a client. Names that may contain client input are quoted."""
+    """Return group names as text for a model or a client. Names with unusual characters are quoted."""
     return ", ".join(group if _PLAIN_NAME.fullmatch(group) else quoted(group) for group in groups)
 
 
 def park_approvals(
     asked: Mapping[str, Record], read: Collection[str], content: CallContent, entry: CallEntry, pause: Pause, now: float
 ) -> None:
-    """Open the approvals that a leg requested, in its call, which was just parked.
+    """Open the approvals that a leg requested. The leg's call has just been parked.
 
     Args:
         asked: The requested approvals, by name.
@@ -165,7 +167,7 @@ def park_approvals(
 
 
 def bring_forward(content: CallContent, entry: CallEntry) -> None:
-    """Make a parked call due no later than its next approval expiry or notification."""
+    """Make a parked call due no later than the next expiry or notification of one of its approvals."""
     look = next_look(content)
     if look is not None and _is_parked(entry):
         entry.due = min(look, entry.due)
@@ -186,7 +188,7 @@ def _new_record(wanted: Record, entry: CallEntry, now: float) -> Record:
 
 
 def withdraw(content: CallContent, entry: CallEntry, now: float) -> bool:
-    """Withdraw a call's pending approvals because its user declines, and end the call.
+    """End a call whose user declines, and withdraw its pending approvals.
 
     Return False if the call waits for something else.
     """
@@ -202,7 +204,8 @@ def withdraw(content: CallContent, entry: CallEntry, now: float) -> bool:
 def look_at(content: CallContent, entry: CallEntry, now: float, *, holder: str) -> tuple[list[Record], list[Record]]:
     """Expire approvals in a due call, and record which groups are notified now.
 
-    If nothing else is due, park the call again. Return the approvals to notify groups about, and the expired approvals.
+    If nothing else is due, park the call again. Return the approvals whose groups are notified, and the expired
+    approvals.
     """
     expired = _expire([record for record in _open_records(content) if now >= record["until"]], now)
     due = [record for record in _open_records(content) if record["notify"] is not None and now >= record["notify"]]
@@ -223,7 +226,7 @@ def remind_now(content: CallContent, entry: CallEntry, now: float) -> list[Recor
     """Record that the groups of all pending approvals are notified now, and return these approvals."""
     pending = _note_notified(pending_approvals(content, now), now)
     if pending and _is_parked(entry):
-        # Without this, a worker would still wake at the time of the replaced notification.
+        # Recompute the due time, so that a worker does not wake for the notification that was just replaced.
         due = _next_due(content)
         entry.due = entry.expires if due is None else min(due, entry.expires)
     return pending
@@ -251,7 +254,7 @@ def _next_due(content: CallContent) -> float | None:
 
 
 def _must_run(content: CallContent, entry: CallEntry, now: float) -> bool:
-    """Return True if the call has work for a leg."""
+    """Return True if the call needs a leg to run."""
     section = content.section(ApprovalSection)
     return (
         content.is_fresh
@@ -264,7 +267,9 @@ def _must_run(content: CallContent, entry: CallEntry, now: float) -> bool:
 
 
 def is_waiting(content: CallContent, entry: CallEntry) -> bool:
-    """Return True if a call waits and has no open question. The call may be due, but only to notify groups."""
+    """Return True if a call waits without an open question. A call that is due only to notify groups also counts as
+    waiting.
+    """
     if entry.state is not StoredState.DUE:
         return entry.state is StoredState.WAITING
     now = entry.updated
@@ -280,29 +285,29 @@ def may_decide(reader: Reader, content: CallContent, record: Mapping[str, Any]) 
 def decide(
     record: Record, entry: CallEntry, content: CallContent, now: float, *, reader: Reader, choice: Choice, reason: str
 ) -> bool:
-    """Decide an approval, and wake its call. Return False if the approval is not pending, or the reader may not decide
-    it.
+    """Decide an approval, and wake its call. Return False if the approval is not pending, or if the reader may not
+    decide it.
     """
     if entry.has_ended or not is_open(record) or now >= record["until"] or not may_decide(reader, content, record):
         return False
     record["decision"] = {"outcome": choice, "when": now, "who": reader.name, "reason": reason or None}
     relabel(entry, content)
     entry.updated = now
-    # A running leg finds the decision when it ends, so only a parked call is woken.
+    # A running leg sees the decision when it ends, so only a parked call must be woken.
     if _is_parked(entry):
         entry.apply(StoredEvent.WAKE, now)
     return True
 
 
 class ApprovalFeature(CallFeature):
-    """Approvals in stored calls, for servers that have no inbox because people decide elsewhere; see `Inbox`."""
+    """Approvals in stored calls on servers without an inbox, where people decide on another server; see `Inbox`."""
 
     def prepare(self, end: Suspended | Authored, content: CallContent, call_id: str) -> Parking:
         """Return the function that opens the approvals a leg needs."""
         return partial(park_approvals, {}, ())
 
     def bring_forward(self, content: CallContent, entry: CallEntry) -> None:
-        """Make a call due when its next approval expires or a group must be notified."""
+        """Make a call due when its next approval expires, or when a group must be notified."""
         bring_forward(content, entry)
 
     def look(self, content: CallContent, entry: CallEntry, now: float, *, holder: str) -> Tell | None:
@@ -317,13 +322,13 @@ class ApprovalFeature(CallFeature):
         return partial(self.tell, entry, content, decided=_expire(_open_records(content), now))
 
     def status(self, content: CallContent) -> str | None:
-        """Return a text that lists the groups that a call waits for."""
+        """Return a text with the groups that a call waits for; None if it waits for none."""
         groups = open_groups(content)
         return f"Waits for an approval by {listed_groups(groups)}" if groups else None
 
     async def remind(self, change: ChangeCall) -> None:
-        """Raise an error: only an inbox can notify groups."""
-        raise CallNotChanged("the server notifies no groups; give it approvals=Approvals(on_pending=...)")
+        """Raise an error, because only an inbox can notify groups."""
+        raise CallNotChanged("the server does not notify groups; give it approvals=Approvals(on_pending=...)")
 
     def tell(
         self, entry: CallEntry, content: CallContent, *, pending: Iterable[Record] = (), decided: Iterable[Record] = ()

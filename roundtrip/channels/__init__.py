@@ -1,1 +1,1 @@
-"""Channels to a user whose client shows no forms: links, the model, equal calls."""
+"""Channels for users whose client cannot show forms: pages, links and the model."""

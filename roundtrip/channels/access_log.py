@@ -1,4 +1,4 @@
-"""Access log filter for tickets. Without a login, a page's address is its only secret."""
+"""Access log filter that hides tickets. A page without a login is protected only by its secret address."""
 
 import logging
 import re
@@ -10,7 +10,7 @@ _PAGE_TICKET: Final = re.compile(r"(?<=/ask/)[^ ?/]+")
 
 
 def hide_tickets() -> None:
-    """Remove tickets and question page addresses from uvicorn's access log."""
+    """Replace tickets in uvicorn's access log, including those in question page addresses."""
     logging.getLogger("uvicorn.access").addFilter(_without_tickets)
 
 

@@ -6,8 +6,8 @@
 - `model`: the tool's result contains the question.
 - `link`: the tool's result contains a page address.
 
-A question takes the first channel in this order that both its client and its own policy allow. `local` comes before
-`url` because a stdio server serves no other page, and no client gets the address of a local page. `model` carries only
+A question takes the first of these channels that the client and the question's policy allow. `local` comes before `url`
+because a stdio server serves only local pages, and their addresses are never sent to clients. `model` carries only
 questions that anyone may answer. It comes before `link` because it needs no human.
 """
 
@@ -36,7 +36,7 @@ LAST_ROUND: Final = CLIENTS_STOP_AFTER_ROUNDS - 1
 """The last round that a client answers automatically."""
 
 PAGE_ELICITATION: Final = ElicitationCapability(form=FormElicitationCapability(), url=UrlElicitationCapability())
-"""The elicitation capability of a page."""
+"""The elicitation capability of a page, which can show forms and links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ServerChannels:
 
     names: frozenset[ChannelName]
     from_round: int
-    """The first round in which clients that can show links are asked on a page instead of by form."""
+    """The first round that is shown on a page instead of in a form, if the client can show links."""
     is_for_users: bool = False
     """True if only the user who made a call can open its page."""
 
@@ -54,9 +54,8 @@ class ServerChannels:
         """Return the channels for `Server(channels=...)`.
 
         Args:
-            given: The author's option. None means `form`, plus the page channels that `pages` has the settings for:
-                `local=`
-                for `local`, `base_url=` for `url`, and `authenticate=` for `link`.
+            given: The author's option. None means `form` and those page channels for which `pages` has the settings.
+                `local` needs `local=`, `url` needs `base_url=`, and `link` also needs `authenticate=`.
             pages: The question page settings.
             knows_users: False if the server never knows its callers.
 
@@ -75,12 +74,12 @@ class ServerChannels:
 
     @property
     def has_results(self) -> bool:
-        """Return True if a tool's result may be replaced by a handle, with a link or a question."""
+        """Return True if a tool's result may be replaced by a result with a handle, a link or a question."""
         return not self.names.isdisjoint({"local", "model", "link"})
 
     @property
     def continues(self) -> bool:
-        """Return True if calls may be stored, and continued with a handle."""
+        """Return True if calls may be stored, so that a handle can continue them."""
         return self.has_results or not self.names.isdisjoint(_PAGE_CHANNELS)
 
     def channels(
@@ -92,11 +91,11 @@ class ServerChannels:
         is_live: bool,
         can_open_locally: bool = False,
     ) -> Channels:
-        """Return the channels for a request's questions, besides its client's forms.
+        """Return the channels, other than forms, that a request's questions may take.
 
         Args:
             declared: The client's capabilities.
-            asked: The number of rounds that the client has already had in this call.
+            asked: The number of rounds that this call has already asked its client.
             knows_user: True if the server knows the user, so that only this user can open a link.
             is_live: True if the client is asked over its connection.
             can_open_locally: True if a page can open in the user's browser on this machine.
@@ -104,7 +103,7 @@ class ServerChannels:
         is_local = "local" in self.names and can_open_locally
         shows_links = self.shows_links(declared, knows_user=knows_user, is_live=is_live)
         goes_to_pages = shows_links or (is_local and _declares_links(declared))
-        # Use forms for as long as the client answers them, because a page interrupts its user.
+        # A page interrupts its user, so use forms as long as the client answers them.
         by_link: Literal["link"] | None = "link" if "link" in self.names and knows_user else None
         if self.shows_forms(declared) and asked < (self.from_round if goes_to_pages else LAST_ROUND):
             for_links = None if _declares_links(declared) else "local" if is_local else by_link
@@ -116,37 +115,38 @@ class ServerChannels:
         return Channels(by_link, "model" in self.names, is_live)
 
     def channels_of_task(self, declared: ClientCapabilities | None, *, knows_user: bool) -> Channels:
-        """Return the channels for a task's questions that its client cannot show. They all replace the tool's result.
+        """Return the channels for a task's questions, if its client cannot show them. Each channel replaces the tool's
+        result.
 
         Args:
-            declared: The client's capabilities. A client that declares links gets none of these channels.
+            declared: The client's capabilities. There are no such channels for a client that can show links.
             knows_user: True if the server knows the user, so that only this user can open a link.
         """
-        # Other clients get the same channels as for a first request that arrives without an open connection.
+        # Other clients get the channels of a first request that arrives without an open connection.
         if _declares_links(declared):
             return Channels()
         return self.channels(declared, asked=0, knows_user=knows_user, is_live=False)
 
     def shows_links(self, declared: ClientCapabilities | None, *, knows_user: bool, is_live: bool) -> bool:
-        """Return True if a client shows a page address as a question, and comes back for the result.
+        """Return True if a client can show a page address as a question, and then ask again for the result.
 
-        Live clients are excluded, because the call would have to wait for its user on an open connection. If only the
-        caller can open pages, the server must also know the user.
+        Live clients cannot, because the call would keep a connection open until its user answers. If only the caller
+        may open a page, the server must also know the user.
         """
         opens = knows_user or not self.is_for_users
         return _declares_links(declared) and "url" in self.names and opens and not is_live
 
     def shows_forms(self, declared: ClientCapabilities | None) -> bool:
-        """Return True if a client shows forms, and the server may use them."""
+        """Return True if a client can show forms, and the server may use them."""
         elicitation = declared.elicitation if declared is not None else None
         if elicitation is None or "form" not in self.names:
             return False
-        # A bare `elicitation: {}` is older than the modes, and means forms.
+        # `elicitation: {}` comes from clients older than elicitation modes, and means forms.
         return elicitation.form is not None or elicitation.url is None
 
 
 class ChannelClient(RequestClient):
-    """Client with other channels than its own: a page may ask its user, or the server may not use its forms."""
+    """Client with adjusted capabilities: a page may ask its user, or the server may not use its forms."""
 
     __slots__ = ("_channels", "_server_channels")
 
@@ -157,13 +157,13 @@ class ChannelClient(RequestClient):
         self._server_channels = server_channels
         self._channels = channels
         if channels.replaces_client:
-            # The questions are returned as a result, whatever the client's revision.
+            # Whatever the client's revision, the questions are returned as a result.
             self.protocol_version = FIRST_OF_RETRY_ERA
 
     @property
     def capabilities(self) -> ClientCapabilities | None:
-        """Return the declared capabilities, changed to a page's elicitation, or without forms if the server does not
-        use them.
+        """Return the client's capabilities, with the elicitation capability of a page, or without forms if the server
+        does not use them.
         """
         declared = super().capabilities
         if self._channels.page is not None:
@@ -193,7 +193,7 @@ def _check_names(given: Any, pages: Pages | None, *, knows_users: bool) -> froze
     names: list[Any] = list(given)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     known = ", ".join(CHANNELS)
     if not names:
-        raise ValueError(f"channels must not be empty; the names are {known}")
+        raise ValueError(f"channels must have at least one name; the names are {known}")
     for name in names:
         if name not in CHANNELS:
             raise ValueError(f"channels must have only known names, got {name!r}; the names are {known}")
@@ -209,12 +209,12 @@ def _lack_of(name: ChannelName, pages: Pages | None, *, knows_users: bool) -> tu
     if pages is None:
         return "without pages", "add pages=Pages(...)"
     if name == "local":
-        return None if pages.local else ("without a local page", "add Pages(local=True)")
+        return None if pages.local else ("without local pages", "add Pages(local=True)")
     if pages.base_url is None:
         return "without a browser address", "add Pages(base_url=...)"
     if name == "link" and pages.authenticate is None:
-        why = "a model reads the address, so the page must open only for its user"
+        why = "a model reads the link, so the page must open only for the call's user"
         return "without Pages(authenticate=...)", why
     if name == "link" and not knows_users:
-        return "with principal=False", "a link opens for the user of the call, whom the server must know"
+        return "with principal=False", "only the call's user can open a link, so the server must know the user"
     return None

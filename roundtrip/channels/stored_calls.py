@@ -1,8 +1,10 @@
-"""Stored calls: calls whose client cannot show a form, and which continue when their user or a model answers.
+"""Stored calls: calls that cannot ask in a form, and that continue when their user or a model answers on another
+channel.
 
-The call becomes an entry in the task store, and workers run its later legs, like those of a task. Its client gets a
-page address, either in a URL mode question or in a result. For a model, the result contains the questions themselves. A
-local page opens on its own, and the client gets a handle. When the client asks again, it gets the call's result.
+The call becomes an entry in the task store, and workers run its later legs, as they do for a task. The client receives
+a page address, either in a URL mode question or in a result. For a model, the result contains the questions themselves.
+A local page opens without the client, which receives a handle. When the client asks again, it receives the call's
+result.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ _DESCRIPTION_WITH_ANSWERS: Final = (
     "that result has questions, pass the answers as well."
 )
 _ANSWERS_DESCRIPTION: Final = (
-    "The answers by question, in the form that the result with the questions shows. Null declines a question."
+    "The answer to each question, in the form that the call's result shows. Null declines a question."
 )
 _Answers = Annotated[dict[str, Any] | None, Field(description=_ANSWERS_DESCRIPTION)]
 _UNKNOWN: Final = "There is no such call, or it has expired. Start the call again."
@@ -91,7 +93,7 @@ _USER_UNKNOWN: Final = (
 
 
 class _ChannelPart(LegPart):
-    """Client of one leg, with the capabilities that the channels give it."""
+    """Leg part that gives the leg's client the capabilities that the channels allow."""
 
     def __init__(self, served: OpenLeg, channels: ServerChannels) -> None:
         self._served = served
@@ -103,7 +105,7 @@ class _ChannelPart(LegPart):
 
 
 class StoredCalls(LegExtension):
-    """Calls of one server that users answer on pages, or that a model answers.
+    """Stored calls of one server. They wait for a user on a page, or for a model.
 
     Args:
         channels: The server's channels.
@@ -125,7 +127,7 @@ class StoredCalls(LegExtension):
         self._waiting = WaitingCalls(service, DEFAULT_WAIT_SECONDS if pages is None else pages.wait)
         service.book.reply = self._in_result
         self.continuing: AskingFunction | None = None
-        """The function of the tool that continues calls."""
+        """The function of the tool `continue_call`, which continues calls."""
         self.inbox: Inbox | None = None
         """The approval inbox, if the server has one."""
         self.site: stored_pages.StoredPages | None = None
@@ -140,7 +142,7 @@ class StoredCalls(LegExtension):
     def install(
         cls, given: Iterable[ChannelName] | None, pages: Pages | None, host: ToolHost, storage: Storage
     ) -> StoredCalls | None:
-        """Give a server stored calls, pages, and the tool with which models continue waiting calls.
+        """Give a server stored calls, pages, and the tool that continues waiting calls.
 
         Raises:
             TypeError: The channels are not a list of names, or `pages` is not a `Pages`.
@@ -174,7 +176,8 @@ class StoredCalls(LegExtension):
             name=CONTINUE_TOOL,
             title="Continue a call",
             description=_DESCRIPTION_WITH_ANSWERS if takes_answers else _DESCRIPTION,
-            # Destructive, so that a host that always allows other tools still asks its user about this tool.
+            # Marked as destructive, so that hosts ask the user before each use, even if the user always allows other
+            # tools.
             annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False),
             structured_output=False,
         )
@@ -190,27 +193,27 @@ class StoredCalls(LegExtension):
 
     @property
     def gives_links(self) -> bool:
-        """Return True if a result may contain a page address, which only the call's user can open."""
+        """Return True if a result may contain the address of a page that only the call's user can open."""
         return "link" in self._channels.names
 
     @override
     def join(self, leg: OpenLeg) -> LegPart | None:
-        # A leg without a client request has no client to ask.
+        # A leg that serves no client request cannot ask a client.
         is_asked_for = leg.stored is None and leg.record is not None
         return _ChannelPart(leg, self._channels) if is_asked_for else None
 
     def relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
-        """Return a tool's listing, without its output schema if a result may be a link. Clients would reject such a
-        result.
+        """Return a tool's listing. If a result may be a link, the listing has no output schema, because clients would
+        reject the link.
         """
         return listing.model_copy(update={"output_schema": None}) if self.may_replace_result(tool.function) else listing
 
     def may_replace_result(self, function: AskingFunction) -> bool:
-        """Return True if a client may get a message that the call waits, instead of the function's result."""
+        """Return True if a client may receive a message that the call is waiting, instead of the function's result."""
         return self._channels.has_results and _may_ask(function)
 
     def _channels_of(self, record: RequestRecord) -> Channels:
-        """Return the channels for a request's questions, besides its client's forms."""
+        """Return the channels, other than forms, that a request's questions may take."""
         ctx = record.context
         asked = record.journal.round if record.journal is not None else 0
         return self._channels.channels(
@@ -229,7 +232,7 @@ class StoredCalls(LegExtension):
 
     @contextmanager
     def _explaining(self, ctx: Request) -> Generator[None]:
-        """Add the reason why no page can ask the user to the error for a client that cannot be asked."""
+        """If a client cannot be asked, tell it in the error why a page cannot ask its user either."""
         try:
             yield
         except MCPError as error:
@@ -246,7 +249,7 @@ class StoredCalls(LegExtension):
             raise MCPError(code=error.error.code, message=message, data=error.error.data) from error
 
     async def serve(self, call: ClientCall, proceed: Proceed) -> ServedEnd | dict[str, Any]:
-        """Serve one client request. If its call is stored, return the reply instead of the leg's end.
+        """Serve one client request. If the call is stored, return the reply to its client instead of the leg's end.
 
         Raises:
             MCPError: The tool raised a protocol error, the client cannot be asked, or the store cannot be used.
@@ -260,7 +263,7 @@ class StoredCalls(LegExtension):
         if journal is not None and (reply := await self._reply(record, journal)) is not None:
             return reply
         channels = self._channels_of(record)
-        # A live client is asked over its connection. The probe of `roundtrip doctor` tests whether that works.
+        # Live clients are asked over their connection. The probe of `roundtrip doctor` tests whether that works.
         may_store = is_retry or (call.name != PROBE_TOOL and (channels.may_store or self.inbox is not None))
         if may_store:
             if journal is None and (reply := await self._same_call(call)) is not None:
@@ -270,12 +273,12 @@ class StoredCalls(LegExtension):
             end = await proceed()
         if not may_store or not isinstance(end, Suspended):
             return end
-        # Store the call if a page, a model or a group must answer. A round without any question only issues a token.
+        # Store the call if a page, a model or a group must answer. A round without questions only issues a token.
         must_store = end.channel is not None if end.questions else bool(end.external)
         return await self._store(call, end) if must_store else end
 
     async def _reply(self, record: RequestRecord, journal: Journal) -> dict[str, Any] | None:
-        """Return the reply to a request that resumes a stored call; None if its call is not stored.
+        """Return the reply to a request that resumes a stored call; None if the call is not stored.
 
         Raises:
             MCPError: The store cannot be used.
@@ -286,8 +289,8 @@ class StoredCalls(LegExtension):
         try:
             view = await self._book.find(journal.call_id)
         except LedgerDown as error:
-            # A client that answers its own questions was asked by form. Such a call is not stored, so it needs no
-            # store.
+            # If the client answers the questions that it was asked by form, its call is not stored and does not need
+            # the store.
             if not sent or not journal.asked.keys() >= sent.keys():
                 raise waiting_calls.out_of_reach(error) from error
             return None
@@ -307,7 +310,7 @@ class StoredCalls(LegExtension):
         return self._waits_by_url(view, record, replace(journal, leg=journal.leg + 1, round=journal.round + 1))
 
     def _waits_by_url(self, view: StoredView, record: RequestRecord, journal: Journal) -> dict[str, Any]:
-        """Return the URL mode question that shows a call's page, with a token for the client's next request."""
+        """Return the URL mode question that shows a call's page, and issue the token for the client's next request."""
         record.packed = self._legs.parts.protection.write(journal)
         record.minted = f"{journal.call_id}/{journal.leg}"
         return self._by_url(view, record.minted)
@@ -321,12 +324,11 @@ class StoredCalls(LegExtension):
         return self._waits_by_url(view, record, replace(first, version=stored.version, written=stored.written))
 
     async def _same_call(self, call: ClientCall) -> dict[str, Any] | None:
-        """Return the reply to a request that repeats a waiting call, or None to start a new call.
+        """Return the reply to a request that repeats a waiting call; None if the request starts a new call.
 
-        Models repeat calls, and a repetition must not start another call. Clients that show links are an exception: a
-        repeated call asks its question again on a new page. But even they resume a call that only waits for an
-        approval. Otherwise, people would have to approve it again whenever such a client times out and repeats the
-        call.
+        Models repeat calls, and a repeated call must not start again. Clients that show links are an exception: if they
+        repeat a call, it asks again on a new page. But a call that only waits for an approval is resumed for every
+        client. Otherwise, people would have to approve the call again whenever a client times out and repeats it.
         """
         try:
             function = call.find()
@@ -345,7 +347,7 @@ class StoredCalls(LegExtension):
                 ]
                 call_id = await self._equal.awaiting(chain.from_iterable(labels_of_all))
         except (LedgerDown, ContentUnreadable) as error:
-            # The call may ask nothing, and then it needs no store.
+            # Continue without the store, because a call that asks nothing does not need it.
             LOG.warning("waiting calls cannot be looked up, so a repeated call starts a new call: %s", error)
             return None
         view = await self._waiting.view(call_id) if call_id is not None else None
@@ -358,12 +360,12 @@ class StoredCalls(LegExtension):
     def _labels(
         self, function: AskingFunction, ctx: Request, *, is_local: bool, showing: Showing | None = None
     ) -> tuple[str, ...]:
-        """Return the labels that a request's call shares with equal calls, or none if the call must not be shared.
+        """Return the labels that a call shares with equal calls; none if no other request may resume the call.
 
-        Calls by unknown users have no labels: a call's handle is its only secret, and another caller could get the
-        handle by making an equal call. A local page is an exception, because a stdio process has only one client. On a
+        Calls by unknown users have no labels. Their handle is their only secret, and another caller who made an equal
+        call would receive the handle. A local page is an exception, because a stdio process has only one client. On a
         server without approvals, calls by clients that show links have no labels either. A client that shows forms gets
-        other labels, so it does not resume a call that another client left waiting on a page.
+        different labels, so it does not resume a call that another client left waiting on a page.
         """
         params, protection = ctx.params or {}, self._legs.parts.protection
         if params.get("name") == CONTINUE_TOOL:
@@ -388,25 +390,25 @@ class StoredCalls(LegExtension):
         """Store a call that asks, and return the reply to its client.
 
         Raises:
-            MCPError: The store cannot be used, and the client may try again.
+            MCPError: The store cannot be used. The client may try again.
         """
         function, record = call.find(), call.record
         ctx, journal, channels = record.context, record.journal_to_store, record.channels or Channels()
         if journal is None:
             raise RuntimeError("a call without a journal cannot be stored")
         content = self._service.content_of(function, ctx, journal)
-        # Later questions come when the client's request has ended, so they cannot use its forms.
+        # The client's forms cannot show later questions, which come after the client's request has ended.
         page = channels.page or channels.for_links
         has_page = bool(page or end.external)
         content.origin.capabilities = _capabilities(ctx, has_page=has_page)
         content.origin.protocol = FIRST_OF_RETRY_ERA
         content.channel.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if has_page else ""
         content.channel.asks_model, content.channel.is_local = channels.model, page == "local"
-        # If the client shows links, equal calls do not share this call's page. They share the call once it waits for
+        # If the client shows links, equal calls each have their own page. They share this call once it waits for
         # approval.
         on_page = bool(end.questions) and not content.channel.is_local and self._shows_links(ctx)
         labels = self._labels(function, ctx, is_local=content.channel.is_local, showing="page" if on_page else None)
-        # A call that shares nothing is chosen at once, so that no equal call replaces it.
+        # A call that is not shared is chosen at once, so that an equal call cannot replace it.
         content.channel.is_chosen = not labels or on_page
         # Equal calls from any kind of client share a pending approval.
         shared: tuple[str, ...] = ()
@@ -430,15 +432,17 @@ class StoredCalls(LegExtension):
             if view is not None and labels and not on_page:
                 view = await self._book.view(await self._equal.choose((*labels, *shared), journal.call_id))
         except (LedgerDown, ContentUnreadable) as error:
-            LOG.warning("a call of %s could not be stored to wait for answers: %s", function.owner, error)
+            LOG.warning(
+                "a call of %s cannot wait for answers, because it could not be stored: %s", function.owner, error
+            )
             self._book.tell_unstored(journal.call_id, call.name)
             raise store_down("Calls cannot be stored now") from error
         if view is None:
             raise MCPError(code=INTERNAL_ERROR, message="This call has ended; start it again")
         self._service.start()
         if content.channel.is_local:
-            # The leg has ended, and other legs may run before this request's reply. So report now that it sends no
-            # token.
+            # The leg has ended without a token. Report this now, because other legs may run before this request's
+            # reply.
             report_size, record.report_size = record.report_size, None
             if report_size is not None:
                 report_size(None)
@@ -446,12 +450,12 @@ class StoredCalls(LegExtension):
         if view.entry.has_ended or not self._shows_links(ctx):
             return self._reply_to(view)
         if view.entry.call_id != journal.call_id:
-            # An equal call was stored first, so the client needs a token for that call, not for this one.
+            # An equal call was stored first, so the client needs a token for that call instead of this one.
             return self._first_by_url(view, record)
         return self._by_url(view, end.state)
 
     def prepare_task(self, content: CallContent, ctx: Request) -> None:
-        """Prepare a task for a question that its client cannot show. The task then ends for this client with a handle
+        """Prepare a task for a question that its client cannot show. For this client, the task then ends with a handle
         or a link.
         """
         declared = ctx.session.client_capabilities
@@ -468,8 +472,8 @@ class StoredCalls(LegExtension):
     async def _reply_locally(
         self, view: StoredView, ctx: Request, *, is_first: bool = False, is_repeated: bool = False
     ) -> dict[str, Any]:
-        """Open the call's page on this machine. Return the call's result. If the call still waits after some seconds,
-        return a reply that says so.
+        """Open the call's page on this machine, and return the call's result. If the call does not end within the wait
+        limit, return a reply that says that it is still waiting.
         """
         local = self._local
         if local is None or not local.is_for(ctx):
@@ -481,13 +485,14 @@ class StoredCalls(LegExtension):
     async def resume_call(
         self, handle: str, answers: dict[str, Any] | None, ctx: AskingContext[Any, Any]
     ) -> CallToolResult:
-        """Return a stored call's result, or a message that the call is still waiting. This is the body of
+        """Return a stored call's result, or a message saying that the call is still waiting. This is the body of
         `continue_call`.
 
         Args:
             handle: The call's handle.
             answers: A model's answers to the call's questions.
-            ctx: The client's request. The client is asked the questions that only its software can answer.
+            ctx: The client's request. Through it, the client is asked the questions that only client software can
+                answer.
         """
         principal = self._legs.parts.protection.principal(ctx.request_context)
         call_id, secret = split_id(handle)
@@ -502,7 +507,7 @@ class StoredCalls(LegExtension):
             return text_result(_UNKNOWN, is_error=True)
         if not await self._service.is_visible(view, ctx.request_context):
             return CallToolResult.model_validate(replies.unknown_tool(view))
-        # On later legs the answers were already taken.
+        # If this is a later leg, the first leg already took the answers.
         if answers and ctx.call.leg == 1:
             try:
                 await self._waiting.take_from_model(call_id, answers)
@@ -525,13 +530,13 @@ class StoredCalls(LegExtension):
     async def _take_refusal(
         self, view: StoredView, request: Request, responses: Mapping[str, Mapping[str, Any]]
     ) -> StoredView | None:
-        """Decline the page's questions if the client declined its link, then wait like `WaitingCalls.changed`."""
+        """If the client declined the link, decline the page's questions. Then wait like `WaitingCalls.changed`."""
         action = responses.get(_page_key(view), {}).get("action")
         if self.site is None or action not in ("decline", "cancel"):
             return await self._waiting.changed(view, request)
         with waiting_calls.reaching_call():
             await self.site.calls.refuse(view, action)
-        # If the call asks again, its client is sent to the page again.
+        # If the call asks again, send its client to the page again.
         return await self._waiting.changed(view, request, until_asking=True)
 
     def _by_url(self, view: StoredView, state: str) -> dict[str, Any]:
@@ -554,7 +559,7 @@ class StoredCalls(LegExtension):
         return replies.ended(view) if view.entry.has_ended else self._in_result(view)
 
     def _in_result(self, view: StoredView) -> dict[str, Any]:
-        """Return the result that tells a client that its call has not ended."""
+        """Return the result that tells a client that its call is still running or waiting."""
         if view.content.asked.for_model:
             return replies.for_model(view)
         has_link = view.content.channel.page_secret and not view.content.channel.is_local and self.gives_links
@@ -566,7 +571,9 @@ def _may_ask(function: AskingFunction) -> bool:
 
 
 def _capabilities(ctx: Request, *, has_page: bool) -> dict[str, Any]:
-    """Return the capabilities with which a stored call continues. A page replaces the client's forms."""
+    """Return the client capabilities that a stored call continues with. If there is a page, it replaces the client's
+    forms.
+    """
     elicitation = server_channels.PAGE_ELICITATION if has_page else None
     known = server_channels.with_elicitation(ctx.session.client_capabilities, elicitation)
     return known.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -576,6 +583,6 @@ def _page_key(view: StoredView) -> str:
     """Return the key of the question that shows a call's page."""
     key = _KEY
     while key in view.content.client_questions:
-        # The author may use this name for a question.
+        # The author may have given this name to a question.
         key += "_"
     return key

@@ -1,4 +1,4 @@
-"""Server pages for stored calls: show their questions, and accept their users' answers."""
+"""Server pages for stored calls: they show a call's questions, and accept its user's answers."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _LOST: Final = (
 )
 
 _SETTLE_SECONDS: Final = 1.0
-"""Seconds that a submitted answer waits for the next question. No thread is blocked."""
+"""How many seconds the response to an answer waits for the next question. No thread is blocked."""
 _NEW_SECONDS: Final = 3.0
-"""Seconds after an answer in which the page reloads every second."""
+"""For this many seconds after an answer, the page reloads every second."""
 
 
 class CallsOfSite:
-    """Stored calls that the pages of one site show; see `PageCalls`. A site never opens another site's calls.
+    """Stored calls that one site's pages show; see `PageCalls`. A site never opens another site's calls.
 
     Args:
         book: The stored calls.
@@ -68,7 +68,7 @@ class CallsOfSite:
         if view is None:
             return calls.ClosedPage()
         entry, content = view
-        # Questions that only the client's software can answer are not shown here.
+        # Questions that only client software can answer do not appear on the page.
         if entry.state is StoredState.ASKING and (questions := content.user_questions):
             return calls.AskingPage(_round_of(content), questions)
         if groups := awaited_groups(view):
@@ -77,7 +77,7 @@ class CallsOfSite:
             is_new = self._book.clock() - entry.updated < _NEW_SECONDS
             return calls.WorkingPage(1) if is_new else calls.WorkingPage()
         decisions: tuple[ShownDecision, ...] = ()
-        # Only for the caller, because a reason may concern a person.
+        # Only the caller sees decisions, because the reason for a decision may concern a person.
         if self._knows_readers:
             decisions = _shown_decisions(content)
         has_failed = entry.state is not StoredState.COMPLETED
@@ -91,7 +91,7 @@ class CallsOfSite:
     async def answer(
         self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]
     ) -> bool:
-        """Answer a round, at most once."""
+        """Answer a round, at most once. Return False if the round is no longer open."""
         view = await self._view_for_reader(ticket, subject)
         if view is None:
             return False
@@ -109,9 +109,9 @@ class CallsOfSite:
         return True
 
     async def _until_next(self, call_id: str) -> None:
-        """Wait briefly for the next question or the end of the call. It usually arrives at once."""
+        """Wait briefly for the next question or the end of the call, which usually come at once."""
         changes = changes_of(self._book.store, call_id)
-        # The answer is already stored, so a failing store does no harm here.
+        # The answer is already stored, so a store failure does no harm here.
         with changes as next_change, anyio.move_on_after(_SETTLE_SECONDS), suppress(LedgerDown):
             while True:
                 view = await self._book.find(call_id)
@@ -122,7 +122,7 @@ class CallsOfSite:
                 await next_change()
 
     async def refuse(self, view: StoredView, action: str) -> None:
-        """Decline or cancel a page's open questions, or the next questions if none is open."""
+        """Decline or cancel a page's open questions. If no question is open, do so with the next questions."""
 
         def refuse(entry: CallEntry, now: float) -> None:
             if entry.has_ended:
@@ -138,8 +138,8 @@ class CallsOfSite:
         await self._book.change(view.entry.call_id, refuse)
 
     async def _view_for_reader(self, ticket: str, subject: str | None) -> StoredView | None:
-        """Return the call that a ticket opens for this reader; None if it is unknown, or belongs to another user or
-        site.
+        """Return the call that a ticket opens for this reader; None if the call is unknown, or belongs to another user
+        or site.
         """
         call_id, secret = split_id(ticket)
         with reaching_store():
@@ -184,7 +184,7 @@ class StoredPages(QuestionPages):
             server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(self.respond)
 
     async def _reader(self, request: Request) -> str | Response | None:
-        """Return the page's reader, in the form that principals have."""
+        """Return the page's reader, written like a principal."""
         authenticate = self._settings.authenticate
         reader = await authenticate(request) if authenticate is not None else None
         return compact_json(principal_components(reader)) if isinstance(reader, AccessToken) else reader
@@ -193,7 +193,7 @@ class StoredPages(QuestionPages):
         """Return the address of a call's page.
 
         Raises:
-            ValueError: The page is on the user's machine. No client gets its address.
+            ValueError: The page is on the user's machine, and its address is never sent to clients.
         """
         if view.content.channel.is_local:
             raise ValueError("a local page has no address for clients")
@@ -212,5 +212,5 @@ def _shown_decisions(content: CallContent) -> tuple[ShownDecision, ...]:
 
 
 def _round_of(content: CallContent) -> str:
-    """Return a text that is different for each round, because every question key is used only once."""
+    """Return a text that identifies a round. It differs for each round, because a question key is used only once."""
     return "\n".join(sorted(content.user_questions))

@@ -1,8 +1,8 @@
 """Replies to clients whose calls wait: results with a handle, a link, or questions for the model.
 
-A model reads all of these replies. Values from arguments and questions are written as JSON strings, each on one line,
-so that no value can end its quotes and pose as the server's words. The only secrets in a reply are the handle and the
-page address.
+A model reads all of these replies. Values from arguments and questions are written as JSON strings, each on one line.
+So no value can close its quotes and pretend to be text from the server. The only secrets in a reply are the handle and
+the page address.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _FOR_MODEL: Final = (
 )
 _UNOPENED: Final = "The page for the user could not be opened in a browser, so this call has ended."
 _HOW_TO_ANSWER: Final = (
-    "You may answer them, or ask the user. Then call {tool} with handle={handle!r} and answers={answers}: one entry "
-    "per question, with a value that fits the question's schema. A null value declines the question."
+    "You may answer the questions, or ask the user. Then call {tool} with handle={handle!r} and answers={answers}: one "
+    "entry per question, with a value that fits the question's schema. A null value declines the question."
 )
 
 
 def for_model(view: StoredView) -> dict[str, Any]:
-    """Return the result that asks a model. It has each question with its schema, and explains how to answer."""
+    """Return the result that asks a model. It contains each question with its schema, and explains how to answer."""
     content = view.content
     handle = content.id_of(view.entry.call_id)
     lines = [_FOR_MODEL]
@@ -61,7 +61,7 @@ def for_user(view: StoredView, link: str | None) -> dict[str, Any]:
     if groups := awaited_groups(view):
         what = f"This call waits for an approval by {rules.listed_groups(groups)}, which its user cannot give."
         show = "" if link is None else f"Show the user this link, where the decision will appear: {link}\n"
-        return _text_reply(f"{what}\n{show}Later call {CONTINUE_TOOL} with handle={handle!r} to get the result.")
+        return _text_reply(f"{what}\n{show}Later, call {CONTINUE_TOOL} with handle={handle!r} to get the result.")
     waits = view.entry.state is StoredState.ASKING and bool(view.content.user_questions)
     page = "a page in their browser" if view.content.channel.is_local else "a page"
     what = f"This call waits for its user, who answers on {page}." if waits else "This call is still running."
@@ -71,7 +71,7 @@ def for_user(view: StoredView, link: str | None) -> dict[str, Any]:
 
 
 def awaited_groups(view: StoredView) -> list[str]:
-    """Return the groups that a call waits for, if it waits for nothing else; see `listed_groups`."""
+    """Return the groups that a call waits for; none if it also waits for something else. See `listed_groups`."""
     return rules.open_groups(view.content) if rules.is_waiting(view.content, view.entry) else []
 
 
@@ -86,7 +86,7 @@ def ended(view: StoredView) -> dict[str, Any]:
 
 
 def unknown_tool(view: StoredView) -> dict[str, Any]:
-    """Return the reply to a request that may not see the call's tool. It is the same as for any unknown tool."""
+    """Return the reply to a request that may not see the call's tool. An unknown tool gets the same reply."""
     return _text_reply(str(UnknownTool(view.entry.tool)), is_error=True)
 
 

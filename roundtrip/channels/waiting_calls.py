@@ -1,5 +1,4 @@
-"""Waiting calls: find and wait for stored calls on behalf of their clients, and pass on answers that came with
-requests.
+"""Waiting calls: stored calls that a client's request finds, waits for, and brings answers to.
 
 Models repeat a tool call while it waits, and hosts send equal calls at the same time. All equal calls get one handle.
 """
@@ -34,8 +33,7 @@ from roundtrip.stored.service import CallService
 from roundtrip.tools.failures import store_down
 
 Showing = Literal["", "forms", "page", "any"]
-"""How a client shows questions: not at all, as forms, or on a page. "any" is for a call that only waits for an
-approval.
+"""How a client shows questions: not at all, in forms, or on a page. "any" marks a call that waits only for an approval.
 """
 SHOWINGS: Final[tuple[Showing, ...]] = get_args(Showing)
 _MAX_EQUAL: Final = 1000
@@ -45,8 +43,8 @@ _MAX_ROUNDS: Final = 100
 class EqualCalls:
     """Equal calls from one server's users.
 
-    Equal calls by one user share a label. One of them is chosen, and stays chosen until it ends. The choice is stored
-    in the call itself, so a compare-and-set of one entry decides it.
+    Equal calls by one user share a label. One of these calls is chosen, and stays chosen until it ends. The choice is
+    stored in the call itself, so a compare-and-set of one entry is enough to make it.
 
     Args:
         book: The stored calls.
@@ -58,16 +56,17 @@ class EqualCalls:
     def labels(
         self, user: str, params: Mapping[str, Any], version: str | None, *, showing: Showing = ""
     ) -> tuple[str, ...]:
-        """Return the labels of a user's tool call, one for each key.
+        """Return the labels of a user's tool call, one for each signing key.
 
-        The first label uses the newest key, and is stored with the call. Other instances may still use another key.
+        The first label uses the newest key, and is stored with the call. The other labels find calls from instances
+        that use another key.
 
         Args:
             user: The user.
             params: The request's parameters.
             version: The tool's version.
-            showing: What the client shows. Clients that show different things share a call only while it waits for an
-                approval.
+            showing: How the client shows questions. Clients that show them differently share a call only while it waits
+                for an approval.
         """
         called: list[Any] = [user, params.get("name"), version, params.get("arguments") or {}]
         text = json.dumps([*called, *([showing] if showing else [])], sort_keys=True).encode("utf-8", "surrogatepass")
@@ -88,7 +87,7 @@ class EqualCalls:
         return await self._first(labels, lambda view: view.content.channel.is_chosen)
 
     async def awaiting(self, labels: Iterable[str]) -> str | None:
-        """Return a call with one of these labels that waits for an approval and nothing else, if any.
+        """Return a call that has one of these labels and waits only for an approval; None if there is no such call.
 
         Raises:
             LedgerDown: The store cannot be used.
@@ -106,10 +105,10 @@ class EqualCalls:
         """Return the chosen call for the labels of a call that was just stored. If another call is chosen, drop the
         stored call.
 
-        If no call is chosen yet, this chooses the oldest: it drops the other calls, then marks the oldest as chosen. A
-        marked call cannot be dropped, and a dropped call cannot be marked. If either fails, another process was faster,
-        and this starts over. A process that stores an equal call later finds the marked call, or drops the call that
-        was about to be marked.
+        If no call is chosen yet, the oldest call becomes the chosen one. First the other calls are dropped, then the
+        oldest is marked as chosen. A marked call cannot be dropped, and a dropped call cannot be marked. If one of
+        these writes fails, another process was faster, and the choice starts over. A process that later stores an equal
+        call finds the marked call, or drops the call that was about to be marked.
 
         Raises:
             LedgerDown: The store cannot be used.
@@ -144,7 +143,7 @@ class EqualCalls:
     def _mark(self, entry: CallEntry, now: float) -> bool:
         """Mark a call as chosen. Return False if the call was dropped."""
         if entry.has_ended:
-            # A call that completed before it was marked has the result for all equal calls.
+            # If a call completed before it was marked, its result answers all equal calls.
             return entry.state is not StoredState.CANCELLED
         content = self._book.seal.read(entry.content, entry.call_id)
         content.channel.is_chosen = True
@@ -153,7 +152,7 @@ class EqualCalls:
 
 
 class WaitingCalls:
-    """Stored calls of one server, for its clients' requests.
+    """Stored calls of one server, as its clients' requests see them.
 
     Args:
         service: Stores calls, and runs their later legs.
@@ -166,7 +165,7 @@ class WaitingCalls:
         self._wait = wait
 
     async def view(self, call_id: str) -> StoredView | None:
-        """Return a stored call; None if it is unknown, or this server has no key to open it.
+        """Return a stored call; None if the call is unknown, or if this server has no key that opens it.
 
         Raises:
             MCPError: The store cannot be used.
@@ -175,15 +174,15 @@ class WaitingCalls:
             return await self._book.find(call_id)
 
     async def changed(self, view: StoredView, request: Request, *, until_asking: bool = False) -> StoredView | None:
-        """Wait some seconds until a call ends or asks the model, and return the call; None if the store no longer has
-        it.
+        """Wait until a call ends, or asks the model or client software, but not longer than the wait limit. Return the
+        call; None if it is no longer stored.
 
-        A leg that needs its client runs within the waiting request.
+        If a leg needs its client, the leg runs within the waiting request.
 
         Args:
             view: The call.
             request: The client's request.
-            until_asking: True to also return a call that asks on a page.
+            until_asking: True to also return when the call asks on a page.
 
         Raises:
             MCPError: The store cannot be used.
@@ -209,7 +208,7 @@ class WaitingCalls:
         return await self.view(call_id)
 
     async def take_from_client(self, view: StoredView, responses: Mapping[str, Any]) -> None:
-        """Pass on the client's answers to questions that only its software can answer, and no others.
+        """Pass on the client's answers, but only to questions that only client software can answer.
 
         Raises:
             MCPError: The store cannot be used.
@@ -225,7 +224,7 @@ class WaitingCalls:
         """Pass a model's answers to a call.
 
         Raises:
-            AnswersRefused: The model answered a question that the call does not ask a model.
+            AnswersRefused: The model may not answer one of these questions.
             AnswersInvalid: An answer is invalid.
             MCPError: The store cannot be used.
         """
@@ -235,7 +234,9 @@ class WaitingCalls:
     async def _take(
         self, call_id: str, choose: Callable[[CallContent], Mapping[str, Any]], *, by_model: bool = False
     ) -> bool | None:
-        """Pass to a call the answers that `choose` picks for its content. Return True if the call took any."""
+        """Give a call the answers that `choose` returns for the call's content. Return True if the call accepted any
+        answer.
+        """
 
         def take(entry: CallEntry, now: float) -> bool:
             content = self._book.seal.read(entry.content, entry.call_id)
@@ -249,7 +250,7 @@ class WaitingCalls:
 
 @contextmanager
 def reaching_call() -> Generator[None]:
-    """Turn store errors into the MCP error for a client whose call cannot be reached."""
+    """Turn store errors into the MCP error that tells a client that its call cannot be reached."""
     try:
         yield
     except (LedgerDown, ContentUnreadable) as error:
@@ -257,13 +258,14 @@ def reaching_call() -> Generator[None]:
 
 
 def out_of_reach(error: Exception) -> MCPError:
-    """Return the MCP error for a client whose call cannot be reached, and log the reason."""
+    """Return the MCP error that tells a client that its call cannot be reached, and log the reason."""
     LOG.warning("a stored call cannot be reached: %s", error)
     return store_down("Calls cannot be reached now")
 
 
 async def ask_client(ctx: AskingContext[Any, Any], questions: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Ask the client, and return its answers in wire form, by question key; None if it cannot answer all questions.
+    """Ask the client, and return its answers in wire form by question key; None if the client cannot answer every
+    question.
 
     Args:
         ctx: A request from the client.

@@ -1,7 +1,7 @@
-"""The `roundtrip` command. Each sub-command is one module in `commands`; `COMMANDS` lists them.
+"""The `roundtrip` command. Each sub-command is a module in `commands`, and is listed in `COMMANDS`.
 
-Imports are lazy, so that help and usage errors are fast. Choosing a sub-command imports its module in `commands`.
-Running it imports the implementation in `running`.
+Imports are lazy, so that help and usage errors are fast. When the user chooses a sub-command, its module in `commands`
+is imported. When the sub-command runs, its implementation in `running` is imported.
 """
 
 import os
@@ -34,13 +34,13 @@ COMMANDS: Final = {
 }
 
 _REPLACEMENTS: Final = {"tasks": "calls stored --server SERVER"}
-"""Maps former commands to their replacements."""
+"""Former commands, mapped to their replacements."""
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
+    """Run the command line, and return its exit code.
 
     Args:
         arguments: The command-line arguments; by default, `sys.argv[1:]`.
@@ -57,13 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader has closed the pipe (`| head`). Flushing the buffer at exit must not fail again.
+        # The pipe's reader has closed it (`| head`). Redirect the output, so that the flush at exit does not fail
+        # again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
 
 
 def make_parser() -> OptionsAnywhere:
-    """Return the `roundtrip` parser. Each sub-command adds its arguments only when the user chooses it."""
+    """Return the `roundtrip` parser. A sub-command adds its arguments only when the user chooses it."""
     parser = OptionsAnywhere(prog="roundtrip", description="Build, run and inspect MCP servers that ask questions.")
     parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
@@ -74,7 +75,7 @@ def make_parser() -> OptionsAnywhere:
 
 
 class _Version(Action):
-    """Action that prints the version. The slow version lookup happens only when this option is used."""
+    """Action that prints the version. The version is looked up only when this option is used, because that is slow."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
         from importlib.metadata import version

@@ -13,11 +13,11 @@ from roundtrip.cli.parsing import OptionsAnywhere
 
 _PACKAGE: Final = __name__.rpartition(".")[0]
 _WRAPPED_LINE_CHARS: Final = 90
-"""A help line with at least this many characters was wrapped by its author, so the next line continues it."""
+"""A help line of at least this length was wrapped by its author, so it continues on the next line."""
 
 
 def load_and_run(arguments: Namespace) -> int:
-    """Run the chosen command from its module in `running`, and return the exit code."""
+    """Run the chosen command from its module in `running`. Return the exit code."""
     return import_module(f"{_PACKAGE}.running.{arguments.command}").run(arguments)
 
 
@@ -27,20 +27,22 @@ class Command(NamedTuple):
     description: str
     configure: Callable[[OptionsAnywhere], None]
     epilog: str = ""
-    """Text below the argument help. If it is set, paragraphs and tables in the description and the epilog are kept."""
+    """Text below the help for the arguments. If there is an epilog, paragraphs and tables in it and in the description
+    are kept.
+    """
     run: Callable[[Namespace], int] = load_and_run
-    """The function that runs the command and returns the exit code."""
+    """The function that runs the command, and returns the exit code."""
 
 
 class CommandFailed(Exception):
-    """A command that cannot run; the message has the reason and the fix."""
+    """The command cannot run. The message has the reason and the fix."""
 
     exit_code = 2
 
 
 @contextmanager
 def report_errors(*errors: type[Exception], about: str = "") -> Generator[None]:
-    """Turn errors in the block into a `CommandFailed`. The message of an `OSError` omits the error number.
+    """Turn errors in the block into a `CommandFailed`. If the error is an `OSError`, the message omits its number.
 
     Args:
         errors: The exception types to convert.
@@ -72,7 +74,7 @@ def prepare(parser: OptionsAnywhere, *, name: str) -> None:
 
 
 def wrap_text(text: str, width: int) -> str:
-    """Wrap a text to a width. Paragraphs, indentation and tables stay intact."""
+    """Wrap a text to a width. Keep its paragraphs, indentation and tables."""
     lines = text.splitlines()
     if all(len(line) <= width for line in lines):
         return text
@@ -97,6 +99,6 @@ def wrap_text(text: str, width: int) -> str:
 
 
 def _column(line: str) -> int:
-    """Return the column where a line's text begins; in a table, where the second column begins."""
+    """Return the column at which a line's text begins. In a table, this is the beginning of the second column."""
     match = re.match(r" *(?:\S+(?: \S+)? {2,})?", line)
     return match.end() if match is not None else 0

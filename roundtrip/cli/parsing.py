@@ -1,4 +1,6 @@
-"""Command-line parser that accepts options anywhere and suggests corrections, with option types and shared options."""
+"""Command-line parser that accepts options anywhere and suggests corrections. This module also has shared options and
+option types.
+"""
 
 import math
 import sys
@@ -20,7 +22,7 @@ _MAX_SECONDS: Final = 10 * 365 * 86400.0
 
 
 def seconds(text: str) -> float:
-    """Read a number of seconds, at least 0.
+    """Convert a text to a number of seconds, which may be 0.
 
     Raises:
         ArgumentTypeError: The text is not a number in the allowed range.
@@ -35,7 +37,7 @@ def seconds(text: str) -> float:
 
 
 def positive_seconds(text: str) -> float:
-    """Read a number of seconds above 0.
+    """Convert a text to a number of seconds, which must be more than 0.
 
     Raises:
         ArgumentTypeError: The text is not a number in the allowed range.
@@ -68,7 +70,7 @@ def add_target(parser: "OptionsAnywhere", **options: Any) -> None:
 
 
 def add_server(parser: "OptionsAnywhere", use: str = "", *, required: bool = True) -> None:
-    """Add `--server`; `use` is the start of its help text."""
+    """Add `--server`. Its help text begins with `use`."""
     parser.add_option("--server", TARGET, f"{use}{TARGET_HELP}", required=required)
 
 
@@ -93,7 +95,7 @@ def add_call(parser: "OptionsAnywhere") -> None:
 
 def add_files(parser: "OptionsAnywhere") -> None:
     """Add the transcript arguments, which must come last."""
-    # Without the default, argparse would report the files as required.
+    # The default is set, because argparse would otherwise report the files as required.
     parser.add_argument(
         "files",
         nargs="*",
@@ -121,13 +123,13 @@ def add_actions(parser: "OptionsAnywhere", summaries: Mapping[str, str]) -> "Ite
 
 
 def add_settings(parser: "OptionsAnywhere", flags: Mapping[str, str], *, switches: Container[str] = ()) -> None:
-    """Add one option per setting.
+    """Add one option for each setting.
 
     Args:
         parser: The command's parser.
-        flags: Maps each flag's usage to its help text. The usage is `--port N`, or `--name NAME ...` for a list; the
+        flags: Maps each flag's usage to its help text. The usage is `--port N`, or `--name NAME ...` for a list. The
             parser stores a list under the flag's plural, `names`.
-        switches: Flags without a value that have no `--no-` form.
+        switches: Flags without a value that also have no `--no-` form.
     """
     for usage, text in flags.items():
         flag, *value = usage.split()
@@ -141,38 +143,39 @@ def add_settings(parser: "OptionsAnywhere", flags: Mapping[str, str], *, switche
 class OptionsAnywhere(ArgumentParser):
     """Parser that accepts options between positional arguments, and suggests corrections for commands and options.
 
-    If sub-commands exist and the user gives no arguments, it prints its help to standard error and exits with 2.
+    If a parser has sub-commands and the user gives no arguments, the parser prints its help to standard error and exits
+    with 2.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._is_plain = False
-        """True to parse as argparse does, without intermixed options."""
+        """True if this parser must parse as argparse does, without options between positional arguments."""
         self._commands: Any = None
-        """The sub-command action, or None."""
+        """The sub-command action, or None if the parser has no sub-commands."""
         self._prepare: Callable[[OptionsAnywhere], None] | None = None
         self.corrections: Mapping[str, str] = {}
-        """Suggested corrections, keyed by the wrong words that users are likely to type."""
+        """Wrong words that users are likely to type, mapped to suggested corrections."""
         self.words_after_dashes: str | None = None
-        """The name of the attribute that stores the words after `--`, which are for another program. If None, the
-        parser treats these words as its own arguments.
+        """The name of the attribute that stores the words after `--`, which are meant for another program. If it is
+        None, the parser reads these words as its own arguments.
         """
 
     def add_option(self, option: str, metavar: str, help: str, *, repeats: bool = False, **more: Any) -> None:
-        """Add an option with a value. With `repeats`, the value is a list, empty by default."""
+        """Add an option with a value. If `repeats` is true, the value is a list, which is empty by default."""
         repeated: dict[str, Any] = {"action": "append", "default": []} if repeats else {}
         self.add_argument(option, metavar=metavar, help=help, **repeated | more)
 
     def add_switch(self, option: str, help: str) -> None:
-        """Add an option without a value, false by default."""
+        """Add an option without a value. Its default is false."""
         self.add_argument(option, action="store_true", help=help)
 
     def when_chosen(self, prepare: "Callable[[OptionsAnywhere], None]") -> None:
-        """Set the function that adds the arguments. It is called when parsing begins."""
+        """Set the function that adds this parser's arguments. It is called when parsing begins."""
         self._prepare = prepare
 
     def prepare_all(self) -> None:
-        """Add the arguments to this parser and all its sub-commands now."""
+        """Add the arguments of this parser and of all its sub-commands now."""
         self._add_arguments()
         for command in self.commands().values():
             command.prepare_all()
@@ -196,7 +199,9 @@ class OptionsAnywhere(ArgumentParser):
             prepare(self)
 
     def add_subparsers(self, **options: Any) -> Any:
-        """Add sub-commands as argparse does. Only their parsers accept intermixed options."""
+        """Add sub-commands as argparse does. Only the sub-commands' parsers accept options between positional
+        arguments.
+        """
         self._is_plain = True
         self._commands = super().add_subparsers(**options)
         return self._commands
@@ -212,7 +217,7 @@ class OptionsAnywhere(ArgumentParser):
             self.print_help(sys.stderr)
             self.exit(2)
         if self._commands is not None and self._is_unknown(args[0]):
-            # Report the unknown option here, because argparse would report a missing command.
+            # Report the unknown option here. Otherwise, argparse would report a missing command.
             self.error(f"unrecognized arguments: {args[0]}{self._option_suggestion(args[:1])}")
         if self._is_plain:
             parsed, unknown = super().parse_known_args(args, namespace)
@@ -228,7 +233,7 @@ class OptionsAnywhere(ArgumentParser):
             finally:
                 self._is_plain = False
         if unknown and (self._commands is not None or not self._is_plain):
-            # Fail here, because the top-level parser would print its own usage and not this parser's.
+            # Fail here. Otherwise, the top-level parser would fail and print its own usage instead of this parser's.
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._option_suggestion(unknown)}")
         return parsed, unknown
 
@@ -242,20 +247,20 @@ class OptionsAnywhere(ArgumentParser):
             raise
 
     def _option_suggestion(self, unknown: Sequence[str]) -> str:
-        """Return a suggestion for misspelled options. The comparison ignores the dashes."""
+        """Return a suggestion for misspelled options. Dashes are ignored in the comparison."""
         spellings = [spelling[2:] for spelling in self._option_string_actions if spelling.startswith("--")]
         named = (word[2:].partition("=")[0] for word in unknown if word.startswith("--"))
         return next(filter(None, (_suggestion(word, spellings, dashes="--") for word in named)), "")
 
     def _is_unknown(self, word: str) -> bool:
-        """Return True if a word is a long option that the parser does not accept, even as an abbreviation."""
+        """Return True if a word is a long option that the parser knows neither in full nor as an abbreviation."""
         name = word.partition("=")[0]
         return name.startswith("--") and not any(option.startswith(name) for option in self._option_string_actions)
 
 
 def _suggestion(word: str, choices: Iterable[str], *, dashes: str = "") -> str:
-    """Return a suggestion with the nearest known word, or an empty text."""
-    # Lazy: only mistakes need this module.
+    """Return a suggestion with the most similar known word, or an empty text."""
+    # Imported on use, because only mistakes need this module.
     from difflib import get_close_matches
 
     matches = get_close_matches(word, list(choices), n=1)

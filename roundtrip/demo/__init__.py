@@ -1,1 +1,3 @@
-"""The demo: three stateless instances, which share only a key, serve one order. A different process serves each leg."""
+"""The demo: three stateless instances handle one order. They share only a key, and each leg is served by another
+process.
+"""

@@ -1,6 +1,4 @@
-"""Processes for the demo's instances. This module starts them, reads their reports, replaces them, and always ends
-them.
-"""
+"""Processes for the demo's instances: they are started, asked for reports, replaced, and always ended."""
 
 import os
 import queue
@@ -20,11 +18,11 @@ _END_SECONDS: Final = 5.0
 
 
 class InstanceFailed(Exception):
-    """An instance ended, or did not report in time. The message contains its last output."""
+    """An instance ended, or did not report in time. The message contains the instance's last output."""
 
 
 class DemoInstance:
-    """An instance in the demo: a name and the process that currently serves under this name."""
+    """An instance in the demo: a name, and the process that currently serves under it."""
 
     def __init__(self, name: str, *, key: str) -> None:
         self.name = name
@@ -45,8 +43,8 @@ class DemoInstance:
             text=True,
             encoding="utf-8",
             env={**os.environ, KEY_VARIABLE: self._key},
-            # Put the instances into a separate session, so that they do not receive a terminal's Ctrl-C. Only the demo
-            # ends them.
+            # Put the instances into a separate session. Otherwise, Ctrl-C in the terminal would end them before the
+            # demo does.
             start_new_session=True,
         )
         threading.Thread(target=_read_reports, args=(self._process.stdout, self._reports), daemon=True).start()
@@ -67,7 +65,7 @@ class DemoInstance:
         return f"http://{HOST}:{self._port}/mcp"
 
     def changes_of_leg(self) -> list[Change]:
-        """Read the state changes on the last leg.
+        """Read the state changes that happened on the last leg.
 
         Raises:
             InstanceFailed: The instance did not report the changes.
@@ -78,7 +76,7 @@ class DemoInstance:
         return changes
 
     def replace(self) -> None:
-        """Kill the process and start a new one, without waiting until it is ready."""
+        """Kill the process and start a new one. Do not wait until the new process is ready."""
         self.end()
         self._start()
 
@@ -118,7 +116,7 @@ def demo_fleet(names: Sequence[str], *, key: str) -> Generator[list[DemoInstance
             instances.append(DemoInstance(name, key=key))  # noqa: PERF401 - a failure must end those before it
         yield instances
     finally:
-        # Kill all instances before waiting, so that a failed wait leaves no process running.
+        # Kill all instances before waiting for any of them, so that a failed wait leaves no process running.
         for instance in instances:
             instance.kill()
         for instance in instances:

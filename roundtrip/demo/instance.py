@@ -1,8 +1,8 @@
 """One instance of the demo shop: `python -m roundtrip.demo.instance --name ash`. The environment contains the key.
 
-The instance serves stateless streamable HTTP on the loopback interface. It prints its port on the first line of
-standard output, and then one JSON object per line for each state change. It exits when its standard input closes, so
-that it never outlives the demo.
+The instance serves stateless streamable HTTP on the loopback interface. The first line of its standard output is its
+port. Each further line is a JSON object that reports a state change. The instance exits when its standard input closes,
+so that it never outlives the demo.
 """
 
 import argparse
@@ -25,7 +25,7 @@ KEY_VARIABLE: Final = "ROUNDTRIP_DEMO_KEY"
 
 
 class Change(BaseModel):
-    """A state change in a call, reported by an instance."""
+    """A change in a call's state, reported by an instance."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,15 +34,15 @@ class Change(BaseModel):
     event: Event
     target: State
     keys: tuple[str, ...] = ()
-    """Names of the round's questions."""
+    """The names of the round's questions."""
     reasons: dict[str, str] = {}
-    """The reason for asking each question, by question name."""
+    """The reason why each question was asked, by question name."""
     remark: str | None = None
     """The error or reason that ended the call."""
 
     @property
     def ends_leg(self) -> bool:
-        """True for the last state change on a leg."""
+        """Return True if this is the last state change on a leg."""
         return self.target is State.AWAITING_INPUT or self.target in CALL_MACHINE.final
 
 
@@ -72,17 +72,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     shop = make_shop(parsed.name, key=key, trace=trace)
     app = shop.streamable_http_app(stateless_http=True, host=HOST)
     with socket.create_server((HOST, 0)) as server_socket:
-        # `roundtrip serve` also sets TCP_NODELAY. Without it, each response waits about 40 ms for an acknowledgment.
+        # Without TCP_NODELAY, each response would wait about 40 ms for an acknowledgment. `roundtrip serve` also sets
+        # this option.
         server_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Print the port before the server starts: the socket already queues connections until the server accepts them.
+        # The port can be printed before the server starts, because the socket queues connections until the server
+        # accepts them.
         print(server_socket.getsockname()[1], flush=True)
         threading.Thread(target=_end_with_input, daemon=True).start()
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[server_socket])
 
 
 def _end_with_input() -> None:
-    # Do not read through `sys.stdin`: if a daemon thread holds the lock of `sys.stdin`, the interpreter cannot shut
-    # down.
+    # Do not use `sys.stdin` here. If a daemon thread held the lock of `sys.stdin`, the interpreter could not shut down.
     while os.read(sys.stdin.fileno(), 1024):
         pass
     os._exit(0)

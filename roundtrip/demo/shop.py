@@ -1,4 +1,4 @@
-"""The bookshop that every demo instance serves. An order takes three rounds of questions."""
+"""The bookshop that every demo instance serves. An order needs three rounds of questions."""
 
 import os
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -38,28 +38,27 @@ class Consent(BaseModel):
 
 
 class Quote(BaseModel):
-    """Today's prices, and the process that looked them up."""
+    """The prices of today, and the process that looked them up."""
 
     prices: dict[str, float]
     given_by: str
 
 
 class Receipt(BaseModel):
-    """The order's result."""
+    """The result of an order."""
 
     placed: bool
     summary: str
 
 
 def make_shop(instance: str, *, key: str, trace: "Trace") -> Server[Any]:
-    """Make one instance's server. Instances differ only in the name that their quotes contain."""
+    """Make one instance's server. Servers of different instances differ only in the name that their quotes contain."""
     server: Server[Any] = Server("demo-bookshop", keys=[key], trace=trace)
 
     def edition(title: str) -> Elicit[Edition]:
         return Elicit(f"Which edition of {title!r} would you like?", Edition)
 
-    # The first leg looks up the price, and the quote stays the same for the whole call, so the last leg charges that
-    # price.
+    # The first leg looks up the price. The quote stays the same during the call, so the last leg charges this price.
     def quote() -> Quote:
         return Quote(prices=_PRICES, given_by=f"{instance} (pid {os.getpid()})")
 

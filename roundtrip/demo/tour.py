@@ -1,4 +1,4 @@
-"""The demo tour: send one order through the fleet, and serve each leg in a new process."""
+"""The demo tour: it sends one order through the fleet, and each leg is served by a new process."""
 
 import functools
 import os
@@ -51,7 +51,7 @@ class DemoFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _TourLeg:
-    """The instance that received a leg, and the processes that reported that they served it."""
+    """A leg, with the instance that received it and the processes that reported having served it."""
 
     name: str
     pid: int
@@ -65,7 +65,7 @@ def tour(person: PersonAtTerminal | None = None) -> bool:
         person: The user who answers the questions; None to use scripted answers.
 
     Returns:
-        True if the order was placed, and a new process served each leg.
+        True if the order was placed, and each leg was served by a new process.
 
     Raises:
         DemoFailed: A leg ended with a protocol error, or took too long.
@@ -82,7 +82,7 @@ def tour(person: PersonAtTerminal | None = None) -> bool:
 
 
 class _Order:
-    """One order. Each leg goes to the next instance. If that instance has already served a leg, it first gets a new
+    """One order. Each leg goes to the next instance. An instance that has already served a leg first gets a new
     process.
     """
 
@@ -171,7 +171,7 @@ def _conclude(legs: list[_TourLeg], result: CallToolResult) -> bool:
 
 
 def _reach_loopback_directly() -> None:
-    """Bypass any proxy from the environment for requests to this machine."""
+    """Do not use a proxy from the environment for requests to this machine."""
     for variable in ("NO_PROXY", "no_proxy"):
         current = os.environ.get(variable)
         os.environ[variable] = f"{current},{HOST}" if current else HOST
@@ -179,7 +179,7 @@ def _reach_loopback_directly() -> None:
 
 @contextmanager
 def _exit_on_terminate() -> Generator[None]:
-    """Make SIGTERM unwind the stack, as Ctrl-C does, so that the demo ends its instances."""
+    """Make SIGTERM raise an exception, as Ctrl-C does, so that the demo ends its instances."""
 
     def exit_process(number: int, frame: FrameType | None) -> Any:
         raise SystemExit(_TERMINATED)

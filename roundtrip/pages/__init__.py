@@ -1,1 +1,1 @@
-"""Question pages: show a call's open questions as an HTML form, and read the answers that a browser sends."""
+"""Question pages: they show a call's open questions as an HTML form, and read the answers that a browser sends."""

@@ -1,4 +1,4 @@
-"""Protocol between question pages and their calls: read a call's state, and answer its questions."""
+"""Protocol between question pages and the calls that they show: read a call's state, and answer its questions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,45 +9,45 @@ from roundtrip.pages.forms import OpenQuestions
 
 @dataclass(frozen=True, slots=True)
 class AskingPage:
-    """The call waits for the answers to a round of questions."""
+    """Call that waits for the answers to a round."""
 
     round_id: str
-    """A text that is different for each round of a call. It stays on the server."""
+    """A text that identifies a round of the call. It stays on the server."""
     questions: OpenQuestions
 
 
 @dataclass(frozen=True, slots=True)
 class WorkingPage:
-    """The call is running, and may ask again."""
+    """Call that is running, and may ask again."""
 
     seconds: int = 3
-    """The page reloads after this time."""
+    """How many seconds pass before the page reloads."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitingPage:
-    """The call waits for a decision by other people than the reader."""
+    """Call that waits for other people to decide. The page's reader cannot decide."""
 
     groups: tuple[str, ...]
     seconds: int = 10
-    """The page reloads after this time."""
+    """How many seconds pass before the page reloads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownDecision:
-    """Decision about a call, for the caller's page."""
+    """Decision that the caller's page shows."""
 
     message: str
-    """The wording that the group decided on."""
+    """The wording of the approval that was decided."""
     by: str
-    """The group."""
+    """The group that decided."""
     outcome: Literal["approved", "rejected", "expired"]
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EndedPage:
-    """The call has ended."""
+    """Call that has ended."""
 
     text: str | None = None
     """The result, for readers who may see it."""
@@ -57,11 +57,11 @@ class EndedPage:
 
 @dataclass(frozen=True, slots=True)
 class ClosedPage:
-    """There is nothing to answer at this address: it is unknown, expired, already used, or belongs to another user."""
+    """Address with nothing to answer: it is unknown, expired, already used, or belongs to another user."""
 
 
 PageState = AskingPage | WorkingPage | AwaitingPage | EndedPage | ClosedPage
-"""What one reader of a page may see about its call."""
+"""The part of a call's state that one reader may see."""
 
 
 class CallsUnavailable(Exception):
@@ -74,7 +74,7 @@ class PageCalls(Protocol):
     async def open(self, ticket: str, subject: str | None) -> PageState:
         """Return the state of a ticket's call for one reader.
 
-        Opening a page changes nothing, because browsers and mail scanners open addresses on their own.
+        Opening a page changes nothing, because browsers and mail scanners may open addresses without their users.
 
         Args:
             ticket: The secret in the page address.
@@ -93,10 +93,9 @@ class PageCalls(Protocol):
         Args:
             ticket: The secret in the page address.
             subject: The reader.
-            round_id: The round that was answered. If a round is answered twice, only one submission takes effect.
-            answers: Results of `elicitation/create` by question key: an `action`, and the `content` of an accepted
-                form. The
-                content fits the schema, but was not checked against the author's type.
+            round_id: The answered round. If its answers are sent twice, only one submission takes effect.
+            answers: Results of `elicitation/create` by question key. Each has an `action`, and the `content` of an
+                accepted form. The content fits the schema, but has not been checked against the author's type.
 
         Raises:
             CallsUnavailable: The store cannot be used. It is not known whether the answers were stored.

@@ -1,7 +1,7 @@
 """Form controls on a page: which control a field gets, its text, and the value that a browser sends back.
 
-The browser sends a choice as its position, and controls are named by their position. So no name or value contains text
-from a question, which a browser could change in transit.
+Controls are named by their positions, and the browser sends each choice as a position. So a browser cannot change text
+from a question in transit, because no control's name or value contains such text.
 """
 
 import json
@@ -21,12 +21,12 @@ Posted = Mapping[str, Sequence[str]]
 """The texts that a browser sent, by control name."""
 
 LEFT_OUT: Final = object()
-"""The value of an optional field that the answer omits."""
+"""The value of an optional field that is not in the answer."""
 
 _MAX_RADIOS: Final = 7
-"""A field with more choices becomes a menu."""
+"""If a field has more choices than this, it becomes a menu instead of radio buttons."""
 _MAX_LINE_CHARS: Final = 200
-"""A field that allows a longer text gets several lines."""
+"""If a field allows a longer text than this, it gets several lines."""
 _WHOLE_PATTERN: Final = re.compile(r"[+-]?[0-9]{1,400}", re.ASCII)
 _DECIMAL_PATTERN: Final = re.compile(
     r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?", re.ASCII
@@ -41,15 +41,15 @@ _ZONES: Final = (
     *("+05:30", "+05:45", "+06:00", "+06:30", "+07:00", "+08:00", "+08:45", "+09:00", "+09:30", "+10:00", "+10:30"),
     *("+11:00", "+12:00", "+12:45", "+13:00", "+14:00"),
 )
-"""A page without a script cannot find out the reader's time zone, so it asks for it."""
+"""A page without a script cannot find out the reader's time zone, so it offers these zones."""
 _KEYBOARDS: Final[Mapping[str | None, str]] = {"email": "email", "uri": "url"}
 _DIGITS: Final = {FieldKind.WHOLE: "numeric", FieldKind.NUMBER: "decimal"}
 _MAX_FRACTION_DIGITS: Final = 3
-"""Browsers read no more than this many decimal places of a second."""
+"""The most decimal places of a second that browsers read."""
 
 
 class Control(Enum):
-    """The kinds of controls. Templates compare their names."""
+    """The kinds of controls. Templates compare these names."""
 
     LINE = "line"
     LINES = "lines"
@@ -73,7 +73,7 @@ class ControlOption:
 
 @dataclass(frozen=True, slots=True)
 class FieldView:
-    """Form field with its control, the text in it, and the mistake that was found."""
+    """Form field with its control, the text in the control, and the reader's mistake, if any."""
 
     id: str
     """The control's id and name."""
@@ -83,37 +83,37 @@ class FieldView:
     about: str = ""
     hint: str = ""
     typed: tuple[str, ...] = ()
-    """The text of the control; or the chosen options; or the local time and time zone."""
+    """The control's text, its chosen options, or a local time and its time zone."""
     error: str | None = None
 
     @property
     def text(self) -> str:
-        """Return the text in a control that holds one text."""
+        """Return the text of a control that has only one text."""
         return self.typed[0] if self.typed else ""
 
     @property
     def zone(self) -> str:
-        """Return the time zone that was chosen for a date and time."""
+        """Return the time zone that the reader chose for a date and time."""
         return self.typed[1] if len(self.typed) > 1 else ""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names under which the browser sends this field."""
+        """Return the names under which the browser sends this field's texts."""
         return (self.id, f"{self.id}-zone") if self.control is Control.MOMENT else (self.id,)
 
     @property
     def is_group(self) -> bool:
-        """Return True if the control has several parts, labeled by a legend."""
+        """Return True if the control has several parts, which a legend labels."""
         return self.control in (Control.RADIOS, Control.CHECKBOXES, Control.MOMENT)
 
     @property
     def target(self) -> str:
-        """Return the id of the element to which a link to the mistake leads."""
+        """Return the id of the element that a link to the field's mistake leads to."""
         return f"{self.id}-0" if self.control in (Control.RADIOS, Control.CHECKBOXES) else self.id
 
     @property
     def described_by(self) -> str:
-        """Return the ids of the texts that describe the control."""
+        """Return the ids of the texts that describe the control, separated by spaces."""
         parts = [("about", self.about), ("hint", self.hint), ("error", self.error)]
         return " ".join(f"{self.id}-{part}" for part, text in parts if text)
 
@@ -121,8 +121,8 @@ class FieldView:
     def options(self) -> tuple[ControlOption, ...]:
         """Return the control's options, in form order."""
         listed = [(wire, printable(title)) for wire, title, _ in _choices_of(self.field)]
-        # If the field has a default, an omitted answer means the default. So the page offers "No answer" only without
-        # one.
+        # If a field has a default, omitting its answer means the default. So "No answer" is offered only without a
+        # default.
         if _default_of(self.field) is LEFT_OUT:
             # Without a script, a reader cannot clear a radio button.
             if self.control is Control.MENU:
@@ -147,16 +147,16 @@ class FieldView:
 
     @property
     def input_mode(self) -> str | None:
-        """Return the keyboard that a phone should show; None for its usual keyboard."""
+        """Return the keyboard that a phone should show; None for the phone's usual keyboard."""
         least = self.field.least
         if least is not None and least >= 0 and self.field.kind in _DIGITS:
-            # Some phones have no minus sign on their numeric keyboard.
+            # Only without negative numbers, because the numeric keyboard of some phones has no minus sign.
             return _DIGITS[self.field.kind]
         return _KEYBOARDS.get(self.field.format)
 
 
 def view_of_field(id: str, field: FormField, *, is_only: bool = False) -> FieldView:
-    """Return a field filled in with its default. `is_only` is True for the only field of a form."""
+    """Return a field filled in with its default. `is_only` is True if the form has no other field."""
     default = _default_of(field)
     control = _control_of(field, default)
     label = printable(field.title or _words_of(field.name))
@@ -172,9 +172,10 @@ def view_of_field(id: str, field: FormField, *, is_only: bool = False) -> FieldV
 
 
 def read_field(view: FieldView, posted: Posted) -> tuple[FieldView, Any]:
-    """Return a field with the texts that the browser sent, and its value: LEFT_OUT if the answer omits it.
+    """Return a field with the texts that the browser sent, and the field's value: LEFT_OUT if the answer omits the
+    field.
 
-    If the texts are not valid, the returned field has an `error`, and the value must be ignored.
+    If the texts are invalid, the returned field has an `error`, and the value must be ignored.
     """
     if view.control is Control.CHECKBOXES:
         typed = tuple(dict.fromkeys(posted.get(view.id, ())))
@@ -214,7 +215,7 @@ def _control_of(field: FormField, default: Any) -> Control:
 
 
 def _default_of(field: FormField) -> Any:
-    """Return a field's default; LEFT_OUT if it has none, or if the control cannot show it."""
+    """Return a field's default; LEFT_OUT if the field has no default, or if the control cannot show it."""
     if not field.has_default:
         return LEFT_OUT
     try:
@@ -279,14 +280,14 @@ def _json_text(value: Any) -> str:
 
 
 def _choices_of(field: FormField) -> list[tuple[str, str, Any]]:
-    """Return a field's choices, each with the text that the browser sends, its title and its value."""
+    """Return a field's choices. Each is the text that the browser sends, the title, and the value."""
     if field.kind is FieldKind.YES_NO:
         return [("yes", "Yes", True), ("no", "No", False)]
     return [(str(place), choice.title, choice.value) for place, choice in enumerate(field.choices)]
 
 
 def _value_of(view: FieldView) -> Any:
-    """Return the value that the control's texts represent.
+    """Return the value that the control's texts mean.
 
     Raises:
         FieldInvalid: The texts are not a valid value. The message is a sentence for the reader.
@@ -329,7 +330,7 @@ def _read_text(field: FormField, text: str) -> Any:
     is_free = field.kind is FieldKind.TEXT and field.format is None
     typed = text if is_free else text.strip()
     if not typed:
-        # If the reader deletes a default text, the answer is an empty text, where the form allows one.
+        # If the reader empties a field with a default, the answer is an empty text, provided that the form allows it.
         if is_free and (field.default == "" if field.required else field.has_default) and not field.least:
             return ""
         return _nothing(field, "Fill this in.")
@@ -365,7 +366,7 @@ def _json(typed: str) -> Any:
 
 
 def _moment(view: FieldView) -> Any:
-    """Return a date, time and time zone as a `date-time` text."""
+    """Return a date, a time and a time zone as one `date-time` text."""
     local, zone = view.text.strip(), view.zone
     if not local:
         return _nothing(view.field, "Fill in a date and a time.")
@@ -379,5 +380,5 @@ def _moment(view: FieldView) -> Any:
 
 
 def _newlines(text: str) -> str:
-    """Return a text with plain newlines, as typed. Browsers send each newline as CR and LF."""
+    """Return a text in which each newline is LF, as typed. Browsers send CR and LF for each newline."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

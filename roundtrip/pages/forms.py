@@ -1,7 +1,8 @@
-"""Question forms: show the open questions of a round, and read the answers that a browser sends.
+"""Question forms: they show a round's open questions, and read the answers that a browser sends.
 
-All questions of a round are on one page, so that the reader sees everything before sending an answer. A page with one
-question has two buttons: answer it, or decline. A page with several questions has a choice for each question.
+All questions of a round are on one page, so that the reader sees all of them before sending an answer. A page with one
+question has two buttons: one answers the question, the other declines it. A page with several questions has a choice
+for each question.
 """
 
 import re
@@ -25,30 +26,30 @@ OpenQuestions = Mapping[str, Mapping[str, Any]]
 
 TOKEN: Final = "token"  # noqa: S105 - the name of a control
 DECISION: Final = "decision"
-"""The name of the buttons, whose values are `answer` and `decline`."""
+"""The name of both buttons. Their values are `answer` and `decline`."""
 
 _MAX_HEADING_CHARS: Final = 140
-"""A first line longer than this is not used as a heading."""
+"""The longest first line that becomes a heading."""
 _LINK_SCHEMES: Final = ("http", "https")
 _HOST_PATTERN: Final = re.compile(r"[a-z0-9._:-]+", re.ASCII)
-"""Hosts that a browser reads exactly as written."""
+"""Hosts that every browser reads exactly as they are written."""
 _RULES: Final = {
     "pattern": "match the pattern",
     "exclusiveMinimum": "be more than",
     "exclusiveMaximum": "be less than",
     "multipleOf": "be a multiple of",
 }
-"""The words that come before the limit in a schema rule."""
+"""For each schema rule, the words that precede its limit in an error message."""
 _MAX_PAIRS: Final = 10_000
-"""The most name-value pairs in one body. A page sends one for each field and each chosen option."""
+"""The most name-value pairs that one body may have. A page sends one pair for each field and each chosen option."""
 
 
 class PostUnreadable(Exception):
-    """The body is not what a page with this form sends. No browser sends such a body on its own."""
+    """The body was not sent by a page with this form. A browser never sends such a body without help."""
 
 
 class QuestionKind(Enum):
-    """The kinds of questions on a page. Templates compare their names."""
+    """The kinds of questions on a page. Templates compare these names."""
 
     FORM = "form"
     CONFIRMATION = "confirmation"
@@ -57,7 +58,7 @@ class QuestionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FormMistake:
-    """Line in the summary of mistakes, with the id of the element that it links to."""
+    """Line in the summary of mistakes, with the id of the element that the line links to."""
 
     target: str
     label: str
@@ -76,16 +77,16 @@ class QuestionView:
     """The rest of the message, below the heading."""
     fields: tuple[FieldView, ...] = ()
     url: str | None = None
-    """The link address; None if a page must not link to it."""
+    """The link's address; None if the page must not make the address a link."""
     shown_url: str = ""
     host: str = ""
     choice: str = ""
-    """On a page with several questions: `yes`, `no`, or an empty text."""
+    """On a page with several questions: `yes`, `no`, or an empty text if the reader has not chosen."""
     error: str | None = None
 
     @property
     def choice_name(self) -> str:
-        """Return the name of this question's yes-or-no control."""
+        """Return the name of the control that decides whether this question is answered."""
         return f"{self.id}-choice"
 
 
@@ -97,7 +98,7 @@ class PageForm:
 
     @property
     def is_single(self) -> bool:
-        """Return True if the page has a single question, which is answered with buttons."""
+        """Return True if the page has only one question, so that its buttons answer that question."""
         return len(self.questions) == 1
 
     @property
@@ -113,7 +114,7 @@ class PageForm:
         return found
 
     def names(self) -> Iterator[tuple[str, bool]]:
-        """Yield each control's name, with True if the browser may send it several times."""
+        """Yield each control's name, and whether the browser may send the name several times."""
         yield from ((TOKEN, False), (DECISION, False))
         for question in self.questions:
             if not self.is_single:
@@ -126,7 +127,7 @@ def form_of_questions(questions: OpenQuestions) -> PageForm:
     """Return the form for a round's open questions, filled in with their defaults.
 
     Raises:
-        ValueError: A request is not for the user, so a page cannot show it.
+        ValueError: A request is not a question for the user, so a page cannot show it.
     """
     return PageForm(
         tuple(_question_view(f"q{place}", key, request) for place, (key, request) in enumerate(questions.items()))
@@ -147,9 +148,9 @@ def parse_body(body: bytes) -> Posted:
 
 
 def read_form(questions: OpenQuestions, posted: Posted) -> tuple[PageForm, dict[str, dict[str, Any]] | None]:
-    """Return the form as the reader filled it in, and the answers by key.
+    """Return the form as the reader filled it in, and the answers by question key.
 
-    If there are mistakes, the form shows them, and the answers are None.
+    If the reader made mistakes, the form shows them, and the answers are None.
 
     Raises:
         PostUnreadable: The texts are incomplete, or do not belong to this form.
@@ -172,9 +173,9 @@ def _check_names(form: PageForm, posted: Posted) -> None:
     known = dict(form.names())
     for name, texts in posted.items():
         if name not in known:
-            raise PostUnreadable("the body has a field that the form does not have")
+            raise PostUnreadable("the body must have only fields of the form")
         if len(texts) > 1 and not known[name]:
-            raise PostUnreadable("the body has a field twice")
+            raise PostUnreadable("the body must not have a field twice")
 
 
 # Requests to views
@@ -200,7 +201,7 @@ def _question_view(id: str, key: str, request: Mapping[str, Any]) -> QuestionVie
 
 
 def _parts_of(message: str) -> tuple[str, str]:
-    """Split a message into its heading, which is the first line, and the rest."""
+    """Split a message into a heading and the rest. The heading is the first line."""
     shown = printable(message.strip(), keep_newlines=True)
     first, _, rest = shown.partition("\n")
     if not shown or len(first) > _MAX_HEADING_CHARS:
@@ -209,7 +210,7 @@ def _parts_of(message: str) -> tuple[str, str]:
 
 
 def _host_of(url: str) -> str:
-    """Return a web address's host in ASCII, where no letter looks like another; an empty text for any other address."""
+    """Return a web address's host in ASCII, without look-alike letters; an empty text for other addresses."""
     with suppress(ValueError):
         parts = urlsplit(url)
         if parts.scheme.lower() in _LINK_SCHEMES and parts.hostname and url.isprintable() and "\\" not in url:
@@ -229,7 +230,7 @@ def _read_question(
     read = [read_field(view, posted) for view in question.fields]
     filled = replace(question, choice=choice, fields=tuple(view for view, _ in read))
     if choice == "no":
-        # The page keeps what was typed into a declined question, but reports no mistakes in it.
+        # If the reader declined a question, keep the texts in its fields, but report no mistakes in them.
         fields = tuple(replace(view, error=None) for view in filled.fields)
         return replace(filled, fields=fields), {"action": "decline"}
     if question.kind is not QuestionKind.FORM:
@@ -247,13 +248,14 @@ def _read_question(
 
 
 def _with_schema_errors(question: QuestionView, schema: Mapping[str, Any], content: dict[str, Any]) -> QuestionView:
-    """Return a question with an error for each schema rule that the content breaks.
+    """Return a question with an error for each schema rule that its content breaks.
 
-    Form controls already check the few rules that MCP forms have; other schemas have more.
+    Form controls already check the few rules that MCP forms allow. Other schemas have more rules.
     """
     found: dict[str, str] = {}
     for error in _errors_of(schema, content):
-        # A rule about several fields at once names no field. The server that asks checks it.
+        # If a rule applies to several fields at once, its error names no field. Only the asking server checks such a
+        # rule.
         if error.absolute_path:
             found.setdefault(str(error.absolute_path[0]), _words_of_error(error))
     fields = tuple(replace(view, error=found.get(view.field.name)) for view in question.fields)
@@ -261,7 +263,7 @@ def _with_schema_errors(question: QuestionView, schema: Mapping[str, Any], conte
 
 
 def _errors_of(schema: Mapping[str, Any], content: dict[str, Any]) -> "list[ValidationError]":
-    # Lazy: only submitted answers need jsonschema.
+    # Imported on use, because only submitted answers need jsonschema.
     from jsonschema import Draft202012Validator, SchemaError
     from referencing import Registry
     from referencing.exceptions import Unresolvable
@@ -269,13 +271,13 @@ def _errors_of(schema: Mapping[str, Any], content: dict[str, Any]) -> "list[Vali
     plain = dict(schema)
     try:
         Draft202012Validator.check_schema(plain)
-        # An empty registry prevents jsonschema from fetching remote references. Each field has already checked its
-        # format.
+        # The empty registry keeps jsonschema from fetching remote references. Formats are not checked again: each field
+        # has already checked its own.
         validator = Draft202012Validator(plain, registry=Registry[Any]())
         errors = cast("Iterator[ValidationError]", validator.iter_errors(content))  # pyright: ignore[reportUnknownMemberType]
         return list(errors)
     except (SchemaError, Unresolvable, RecursionError, OverflowError, re.error):
-        # The server that asks still checks each answer against the author's type.
+        # The asking server still checks each answer against the author's type.
         return []
 
 

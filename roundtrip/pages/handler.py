@@ -1,7 +1,7 @@
 """Question page handler: Starlette routes that show a call's state and accept its answers.
 
-GET shows the page and changes nothing. POST redirects to the same page, so that neither a reload nor the browser's back
-button sends an answer twice.
+GET shows the page and changes nothing. POST redirects to the same page, so that the browser's reload and back buttons
+do not send an answer again.
 """
 
 import re
@@ -23,16 +23,17 @@ from roundtrip.pages.responses import PageSite, SiteOptions
 from roundtrip.text import printable
 
 Authenticate = Callable[[Request], Awaitable[str | Response | None]]
-"""Function that returns the page's reader, a login response such as a redirect, or None, which becomes a 401.
+"""Function that identifies the page's reader. It returns the reader, a login response such as a redirect, or None,
+which becomes a 401.
 
 `request.state.page_url` has the page address, so that a login can lead back to it.
 """
 
 _PATH: Final = "/ask"
 _TICKET_PATTERN: Final = re.compile(r"[A-Za-z0-9._~-]{16,2048}", re.ASCII)
-"""A ticket is safe in a header and in a path."""
+"""A ticket with only these characters is safe in a header and in a path."""
 
-_ANSWERED: Final = "Nothing was sent this time: this was already answered, or it has changed."
+_ANSWERED: Final = "Nothing was sent this time: the question was already answered, or it has changed."
 
 
 class QuestionPages(PageSite):
@@ -118,7 +119,9 @@ class QuestionPages(PageSite):
     # Pages
 
     def _state_page(self, ticket: str, subject: str | None, state: PageState, *, notice: str | None = None) -> Response:
-        """Return the page for a call's state. With a notice, the page answers a POST that came too late."""
+        """Return the page for a call's state. A notice means that the page is the response to a POST that came too
+        late.
+        """
         status = 200 if notice is None else 409
         values: dict[str, Any]
         match state:

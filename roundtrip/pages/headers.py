@@ -1,4 +1,4 @@
-"""Question page headers: the headers of responses, and the checks on headers of submitted forms."""
+"""Question page headers: the headers of responses, and the checks of a submitted form's headers."""
 
 import base64
 import hashlib
@@ -11,8 +11,8 @@ _NO_ORIGIN: Final = "null"
 
 
 def policy_for(style: str, image_source: str) -> str:
-    """Return a page's content security policy: it allows one style sheet, the logo, and forms sent to the page's own
-    site.
+    """Return a page's content security policy. It allows one style sheet, the logo, and forms that are sent to the
+    page's own site.
     """
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return (
@@ -52,10 +52,10 @@ def origin_of(url: str) -> str:
 
 
 def is_own_form(headers: Mapping[str, str], origin: str) -> bool:
-    """Return True unless the POST headers show that the form was sent from another site.
+    """Return False if the POST headers show that the form was sent from another site.
 
     A page without a referrer sends `Origin: null`, and browsers send `Sec-Fetch-Site` only over HTTPS or to the local
-    machine. So a valid POST may have neither header, and then its token is the only check.
+    machine. So a valid POST may lack both headers, and then only its token is checked.
     """
     site = headers.get("sec-fetch-site")
     sent = headers.get("origin", _NO_ORIGIN)

@@ -1,8 +1,8 @@
 """Question page rendering from Jinja2 templates, which authors can replace one by one.
 
 A template in the author's folder replaces the package template with the same name. It can extend or import the original
-as `roundtrip/<name>`. The server checks the author's templates when it is created, not when a user opens a page. The
-content security policy allows no script, no style except `page.css`, and no image except the logo.
+as `roundtrip/<name>`. The author's templates are checked when the server is created, not when a user opens a page. The
+content security policy allows no scripts, no styles except `page.css`, and no images except the logo.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ except ImportError as missing:
 
 _STYLE: Final = "page.css"
 _SUFFIXES: Final = (".j2", ".jinja", ".jinja2", ".html", ".css")
-"""File suffixes of templates. Editors and version control may leave other files in the folder."""
+"""File suffixes of templates. The folder may also contain files from editors and version control."""
 _VALUES: Final[Mapping[str, frozenset[str]]] = {
     "question.html.j2": frozenset({"form", "token", "notice"}),
     "working.html.j2": frozenset({"seconds", "notice"}),
@@ -36,7 +36,7 @@ _VALUES: Final[Mapping[str, frozenset[str]]] = {
     "approval.html.j2": frozenset({"approval", "token", "notice", "mistake", "reason", "reader", "path"}),
     "page.css": frozenset(),
 }
-"""The values that each page has in addition to the shared values."""
+"""The values that each page's template can use, besides the shared values."""
 _SHARED: Final = frozenset({"look", "name", "style", "token_name", "decision_name"})
 
 
@@ -48,7 +48,8 @@ class PageRenderer:
         templates: A folder with the author's templates.
 
     Raises:
-        ValueError: The folder does not exist, a template is invalid or replaces none, or the style sheet contains `<`.
+        ValueError: The folder does not exist, a template is invalid or replaces nothing, or the style sheet contains
+            `<`.
     """
 
     def __init__(self, look: PageLook, *, templates: Path | None = None) -> None:
@@ -75,16 +76,16 @@ class PageRenderer:
             "decision_name": DECISION,
         }
         self.policy = policy_for(style, look.image_source)
-        """The content security policy that every page has."""
+        """The content security policy of every page."""
 
     def render(self, template: str, **values: Any) -> str:
-        """Return a template's page, with the values that `_VALUES` lists."""
+        """Return the page that a template renders with the values that `_VALUES` lists."""
         return self._templates.get_template(template).render(self._shared, **values)
 
 
 def _check_templates(environment: jinja2.Environment, folder: Path, ours: Sequence[str]) -> None:
-    """Check that the templates in a folder are readable, replace package templates, and use only values that pages
-    have.
+    """Check the templates in a folder. Each must be readable, replace a package template or be used by another
+    template, and use only values that pages have.
 
     Args:
         environment: Loads templates from the folder and from the package.
@@ -103,7 +104,8 @@ def _check_templates(environment: jinja2.Environment, folder: Path, ours: Sequen
     for name in found.keys() - used - set(ours):
         nearest = get_close_matches(name, ours, n=1, cutoff=0.0)
         raise ValueError(
-            f"templates: {name!r} replaces no template, and no other template uses it; did you mean {nearest[0]!r}?"
+            f"templates: {name!r} must replace a package template, or be used by another template; did you mean "
+            f"{nearest[0]!r}?"
         )
 
 
@@ -125,17 +127,17 @@ def _check_template(environment: jinja2.Environment, name: str, path: Path) -> s
         raise ValueError(f"templates: {name!r} uses {error.name!r}, which does not exist") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"templates: {name!r} cannot be read: {error}") from error
-    # Any page may use an author's partial template, so it may use the values of all pages.
+    # A partial template by the author may be used in any page, so it may use every page's values.
     values = _VALUES.get(name, frozenset[str]().union(*_VALUES.values())) | _SHARED
     unknown = sorted(meta.find_undeclared_variables(tree) - values - environment.globals.keys() - _set_in(tree))
     if unknown:
         known = ", ".join(sorted(values))
-        raise ValueError(f"templates: {name!r} uses {unknown[0]!r}, which no page provides; it has {known}")
+        raise ValueError(f"templates: {name!r} uses {unknown[0]!r}, which this page does not have; it has {known}")
     return used
 
 
 def _set_in(tree: nodes.Template) -> set[str]:
-    """Return the names that a template sets. Blocks also see names that are set outside them."""
+    """Return the names that a template sets. Blocks can also use names that are set outside them."""
     names = {one.name for one in tree.find_all(nodes.Name) if one.ctx == "store"}
     names |= {one.target for one in tree.find_all(nodes.Import)} | {one.name for one in tree.find_all(nodes.Macro)}
     for one in tree.find_all(nodes.FromImport):

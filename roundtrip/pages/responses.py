@@ -1,4 +1,4 @@
-"""Responses that question pages and the inbox share, and reading submitted forms."""
+"""Responses and form checks that question pages and the inbox share."""
 
 import base64
 import hashlib
@@ -32,10 +32,10 @@ class BodyTooLong(Exception):
 
 
 class FormTokens:
-    """Form tokens: only the page that was shown for a round can answer that round.
+    """Form tokens, which ensure that only the page shown for a round can answer that round.
 
     A token ties together the page address, the reader, the round and the wording of its questions. Another site cannot
-    forge a token, another reader cannot use it, and the form in an old tab is no longer valid.
+    forge a token, and another reader cannot use it. The form in an old tab becomes invalid.
 
     Args:
         keys: Secrets. The first key signs and all keys verify, so that keys can be rotated.
@@ -46,7 +46,7 @@ class FormTokens:
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         if not keys or any(len(key) < _MIN_KEY_BYTES for key in keys):
-            raise ValueError(f"keys must have at least one key, and each at least {_MIN_KEY_BYTES} bytes")
+            raise ValueError(f"keys must have at least one key, and each key at least {_MIN_KEY_BYTES} bytes")
         self._keys = tuple(keys)
 
     def issue(self, ticket: str, subject: str | None, round_id: str, questions: OpenQuestions) -> str:
@@ -77,20 +77,20 @@ class SiteOptions(TypedDict):
 
 
 class PageSite:
-    """Pages of one server, and its error pages.
+    """Pages of one server, including its error pages.
 
     Raises:
         ValueError: An argument is invalid.
     """
 
     sent_elsewhere: ClassVar[str]
-    """The text for a form that was sent from another site."""
+    """The error text when a form was sent from another site."""
     not_readable: ClassVar[str]
-    """The text for a form that no page sends."""
+    """The error text when a form was not sent by one of the pages."""
     too_long: ClassVar[str]
-    """The text for a form that is too long."""
+    """The error text when a form is too long."""
     max_body_bytes: ClassVar[int]
-    """The largest form that a page accepts."""
+    """The size of the largest form that a page accepts."""
 
     def __init__(self, **options: Unpack[SiteOptions]) -> None:
         self._origin = origin_of(options["base_url"])
@@ -100,9 +100,9 @@ class PageSite:
         self._headers = page_headers(self._renderer.policy)
 
     def page(self, template: str, status: int, headers: Mapping[str, str] | None = None, **values: Any) -> Response:
-        """Return a template's page with these values."""
+        """Return the page that a template renders with these values."""
         text = self._renderer.render(f"{template}.html.j2", **values)
-        # JSON can carry a lone surrogate, which UTF-8 cannot encode.
+        # JSON can contain a lone surrogate, which UTF-8 cannot encode.
         return HTMLResponse(text.encode("utf-8", "replace"), status, {**self._headers, **(headers or {})})
 
     def error(self, status: int, title: str, text: str) -> Response:
@@ -110,19 +110,19 @@ class PageSite:
         return self.page("error", status, title=title, text=text)
 
     def unreadable(self, status: int = 400) -> Response:
-        """Return the page for a form that no page sends."""
+        """Return the error page for a form that was not sent by one of the pages."""
         return self.error(status, "This form could not be read", self.not_readable)
 
     def login(self) -> Response:
-        """Return the page for an unknown reader."""
+        """Return the page that asks an unknown reader to log in."""
         return self.error(401, "Please log in", "Log in, then open this page again.")
 
     def redirect(self, url: str) -> Response:
-        """Return a redirect to a page, so that a reload does not send the form again."""
+        """Return a redirect to a page. After a redirect, a reload does not send the form again."""
         return Response(status_code=303, headers={**self._headers, "Location": url})
 
     def unavailable(self, sent: Posted | None = None) -> Response:
-        """Return the page to show while the store cannot be used. It can resubmit the form that the reader sent."""
+        """Return the page for a store that cannot be used. From this page, the reader can send the form again."""
         fields = [(name, value) for name, values in (sent or {}).items() for value in values]
         return self.page("unavailable", 503, RETRY_HEADERS, seconds=_RETRY_SECONDS, sent=fields)
 
@@ -162,7 +162,7 @@ class PageSite:
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """Return a request's body, and stop reading if it is too long.
+    """Return a request's body. Stop reading if the body is too long.
 
     Raises:
         BodyTooLong: The body is too long.
@@ -182,13 +182,13 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
 
 
 def _length_of(headers: Headers) -> int:
-    """Return the length in the Content-Length header; 0 if it is missing or invalid."""
+    """Return the length in the Content-Length header; 0 if the header is missing or invalid."""
     length = headers.get("content-length", "")
     return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else 0
 
 
 def _claims(ticket: str, subject: str | None, round_id: str, questions: OpenQuestions) -> bytes:
-    # A list, because the page shows the questions in order.
+    # Use a list, because the page shows the questions in order.
     wording = [[key, questions[key]] for key in questions]
     return json.dumps([_PURPOSE, ticket, subject, round_id, wording], sort_keys=True, separators=(",", ":")).encode()
 

@@ -1,4 +1,6 @@
-"""Question page settings, `Server(pages=Pages(base_url=...))`, and a look that is legible in light and dark mode."""
+"""Question page settings for `Server(pages=Pages(base_url=...))`, and a page look that is legible in light and dark
+mode.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,15 @@ DEFAULT_WAIT_SECONDS = 20.0
 _MAX_WAIT_SECONDS = 300.0
 _LIGHT_PAPERS: Final = ("#ffffff", "#f5f6f8")
 _DARK_PAPERS: Final = ("#1b2129", "#12161b")
-"""The style sheet's background colors: the card, and the page around it."""
+"""The style sheet's background colors in dark mode: the card, and the page around it."""
 _MIN_CONTRAST: Final = 4.5
-"""WCAG 2.2 level AA for text."""
+"""The contrast that WCAG 2.2 level AA requires for text."""
 _MIN_DARK_CONTRAST: Final = 6.0
-"""Higher, because colors look duller on a dark background."""
+"""The contrast in dark mode. It is higher, because colors look duller on a dark background."""
 _COLOR_PATTERN: Final = re.compile(r"#[0-9a-fA-F]{6}", re.ASCII)
 _LANGUAGE_PATTERN: Final = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", re.ASCII)
 _PATH_PATTERN: Final = re.compile(r"/(?![/\\])[!#-\[\]-~]*", re.ASCII)
-"""A path on the page's own server. It neither names another server nor ends the HTML attribute."""
+"""A path on the page's own server. Such a path cannot name another server, and cannot end the HTML attribute."""
 _DATA_PATTERN: Final = re.compile(r"data:image/(png|jpeg|gif|webp|svg\+xml);base64,[A-Za-z0-9+/]+={0,2}", re.ASCII)
 _MIX_STEPS: Final = 50
 
@@ -74,7 +76,7 @@ class PageLook:
 
     @property
     def image_source(self) -> str:
-        """Return the logo's source for a content security policy."""
+        """Return the logo's source, in the form that a content security policy uses."""
         if self.logo is None:
             return "'none'"
         return "data:" if self.logo.startswith("data:") else "'self'"
@@ -94,20 +96,16 @@ class Pages:
 
     Args:
         base_url: The address at which browsers reach the server, such as `https://shop.example`. Page addresses begin
-            with
-            it, whatever the request's `Host` header says. None for a server that is used only over stdio.
-        local: True to open a page in the user's browser on this machine if a stdio client cannot ask. Pass a function
-            to
-            open the address yourself; it returns False if that failed. The environment variable ROUNDTRIP_LOCAL_PAGES
-            overrides the choice: 1 if a browser opens although none is expected, 0 to open no local pages.
+            with it, whatever the request's `Host` header says. None for a server that is used only over stdio.
+        local: True to open a page in the user's browser on this machine if a stdio client cannot ask. You can also pass
+            a function that opens the address itself, and returns False if that failed. The environment variable
+            ROUNDTRIP_LOCAL_PAGES overrides roundtrip's choice: 1 if a browser can open although roundtrip expects none,
+            0 to open no local pages.
         authenticate: Returns the browser's user: an access token, or the text that `Server(principal=...)` returns for
-            that user. It can also return a login response, such as a redirect, or None, which becomes a 401. With it,
-            only
-            the user whose client made the call can open the call's page. Without it, the address is enough to open a
-            page,
-            and roundtrip gives addresses only to clients that show links to their users.
-        from_round: The first round that uses a page if the client can show links, because clients stop a call after ten
-            rounds.
+            that user. It can also return a login response, such as a redirect, or None, which becomes a 401. If it is
+            set, only the user whose client made the call can open the call's page. If it is not set, anyone with the
+            address can open a page, and roundtrip gives addresses only to clients that show links to their users.
+        from_round: The first round that uses a page if the client can show links. Clients stop a call after ten rounds.
         wait: How many seconds a request waits for the user before the server replies to it.
         message: The text that clients show with the link.
         name: The service name on the pages. The default is the server's name.

@@ -1,4 +1,4 @@
-"""A call from the page. A real client sends it, and the developer answers every question on the page."""
+"""A call that a real client sends for the page. The developer answers all its questions on the page."""
 
 import json
 import math
@@ -41,9 +41,9 @@ from roundtrip.trace.page.forms import json_text
 from roundtrip.untrusted import mapping_of
 
 ClientKind = Literal["forms", "links", "none"]
-"""The client's capabilities: forms and links, links only, or neither."""
+"""What the client declares that it can show: forms and links, only links, or neither."""
 PlayedState = Literal["executing", "awaiting_input", "completed", "failed", "declined", "cancelled"]
-"""A call's state from the client's point of view, with the trace's names for states."""
+"""A call's state as the client sees it. The names are those of the states in a trace."""
 
 _REVISIONS: Final = {Era.RETRY: FIRST_OF_RETRY_ERA, Era.LIVE: max(HANDSHAKE_PROTOCOL_VERSIONS)}
 _MAX_ROUNDS: Final = 100
@@ -52,7 +52,7 @@ _MAX_NOTE_CHARS: Final = 2000
 _MAX_MESSAGES: Final = 300
 _MAX_SHOWN_CHARS: Final = 100_000
 _MAX_ALL_CHARS: Final = 1_000_000
-"""Maximum total length of a call's messages. Beyond it, each message is cut to `_MAX_LATE_CHARS`."""
+"""Maximum total length of a call's messages. When it is exceeded, each new message is cut to `_MAX_LATE_CHARS`."""
 _MAX_LATE_CHARS: Final = 500
 _MAX_PAUSE_SECONDS: Final = 0.5
 
@@ -66,7 +66,7 @@ class CallSettings:
     era: Era = Era.RETRY
     client: ClientKind = "forms"
     has_tasks: bool = True
-    """True to declare the Tasks extension."""
+    """True if the client declares the Tasks extension."""
 
     @classmethod
     def read(cls, tool: str, arguments: Mapping[str, Any], request: Mapping[str, Any]) -> "CallSettings":
@@ -86,7 +86,7 @@ class CallSettings:
 
 @dataclass(slots=True, eq=False)
 class PlayedCall:
-    """A running or ended call."""
+    """A call that is running or has ended."""
 
     id: str
     """The call's id on the page."""
@@ -100,7 +100,7 @@ class PlayedCall:
     """Called when the server reports that its tool list has changed."""
     state: PlayedState = "executing"
     has_ended: bool = False
-    """True after the last leg. If the result is only a handle, the call ends in `awaiting_input`."""
+    """True after the last leg. If the result is only a handle, the call's last state is `awaiting_input`."""
     began_at: float = field(default_factory=time.time)
     trace_id: str | None = None
     """The call's id in the trace; None while it is unknown."""
@@ -112,7 +112,7 @@ class PlayedCall:
     _omitted_messages: int = 0
     _failure: str = ""
     _task: RemoteTask | None = None
-    """The task that the call became, in the state of the last poll."""
+    """The task that the call became, as of the last poll."""
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
@@ -121,7 +121,7 @@ class PlayedCall:
         return any(question.is_declined for question in self._questions)
 
     def summary(self) -> Data:
-        """Return the call's entry in the list of calls."""
+        """Return the call's entry in the page's list of calls."""
         return {"id": self.id, "tool": self.settings.tool, "state": self.state}
 
     def data(self) -> Data:
@@ -156,7 +156,7 @@ class PlayedCall:
         self._scope.cancel()
 
     async def run(self) -> None:
-        """Run the call to its end."""
+        """Run the call until it ends."""
         try:
             with self._scope:
                 await self._run_legs()
@@ -170,8 +170,8 @@ class PlayedCall:
         leg = LegRequest(self.settings.tool, self.settings.arguments)
         drive_call = partial(drive, leg, answer=self._answer_round, max_pause=_MAX_PAUSE_SECONDS)
         if self.settings.era is Era.RETRY and self._target.url is not None:
-            # Each leg opens a new connection, because a reload may have replaced the process that served the previous
-            # leg.
+            # Open a new connection for each leg, because a reload may have replaced the process that served the
+            # previous leg.
             async def send_leg(leg: LegRequest) -> LegResult:
                 return await within(self._connect(), partial(self._send, leg=leg))
 
@@ -240,7 +240,7 @@ class PlayedCall:
         return question.response or ErrorData(code=0, message="no answer")
 
     def _next_round(self) -> int:
-        """Return the next round's number."""
+        """Return the number of the next round."""
         number = self._questions[-1].round + 1 if self._questions else 1
         if number > _MAX_ROUNDS:
             raise CallFailed(f"The playground ended the call after {_MAX_ROUNDS} rounds.")
@@ -295,7 +295,7 @@ class PlayedCall:
             self._omitted_messages += 1
         else:
             text = json.dumps(sent, ensure_ascii=False)
-            # Limit the total length, because every change sends all messages to the page again.
+            # Limit the total length, because each change sends all messages to the page again.
             shown = sum(len(one["text"]) for one in self._messages)
             limit = _MAX_SHOWN_CHARS if shown < _MAX_ALL_CHARS else _MAX_LATE_CHARS
             if len(text) > limit:

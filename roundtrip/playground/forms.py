@@ -1,4 +1,4 @@
-"""Tool and question forms: their controls on the page, and the texts that the page sends back."""
+"""Tool forms and question forms: their controls on the page, and the texts that the page sends back."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from roundtrip.trace.page.requests import FormInvalid
 from roundtrip.untrusted import list_of, mapping_of
 
 _MAX_DEPTH: Final = 8
-"""Maximum depth of references and alternatives to follow in a schema."""
+"""How deep nested references and alternatives are followed in a schema."""
 _MAX_POSTED: Final = 1000
 
 
@@ -56,8 +56,8 @@ class ShownForm:
 
 
 def _field_id(form: str, field: str) -> str:
-    """Return a field id that does not change when a tool gets another field. Otherwise, texts that the user has typed
-    would move.
+    """Return an id that a field keeps when its tool gets another field. Otherwise, texts that the user has typed would
+    move to other fields.
     """
     return f"f{sha256(json.dumps([form, field]).encode()).hexdigest()[:16]}"
 
@@ -80,7 +80,7 @@ def _field_data(view: FieldView) -> Data:
 
 
 def parse_posted(value: object) -> Posted:
-    """Check the form texts that the page sent. They must be a list of texts for each control name.
+    """Check the form texts that the page sent. They must map each control name to a list of texts.
 
     Raises:
         ValueError: The value has another shape.
@@ -96,10 +96,10 @@ def parse_posted(value: object) -> Posted:
 
 
 def argument_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool's argument schema in the flat form of question schemas.
+    """Return a tool's argument schema in the flat form that question schemas have.
 
-    References are resolved, and alternatives with `null` become optional fields. Any other nested value becomes a text
-    field for JSON.
+    References are resolved, and alternatives with `null` become optional fields. For any other nested value, the form
+    has a text field that accepts JSON.
     """
     properties = mapping_of(schema.get("properties"))
     flat = {name: _flatten(shape, schema, 0) for name, shape in properties.items()}

@@ -1,4 +1,4 @@
-"""A page server that runs in the same process as other work."""
+"""A web server for a page, in a process that also does other work."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ _CLOSING_SECONDS: Final = 1
 
 
 class PageHost(uvicorn.Server):
-    """Page server that leaves signals to the supervisor.
+    """Page server that does not handle signals, because the supervisor does.
 
     Args:
         app: The page's ASGI application.
@@ -23,11 +23,12 @@ class PageHost(uvicorn.Server):
             ws="none",
             lifespan="off",
             log_config=None,
-            # The author's module may have configured logging in this process, so keep page requests out of that log.
+            # The author's module may have configured logging in this process. Page requests must not appear in that
+            # log.
             log_level="warning",
             access_log=False,
             server_header=False,
-            # The peer address identifies the user, and a proxy header could forge it.
+            # Ignore proxy headers. The user is identified by the peer address, which a proxy header could forge.
             proxy_headers=False,
             timeout_graceful_shutdown=_CLOSING_SECONDS,
         )
@@ -35,5 +36,5 @@ class PageHost(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Handle no signals."""
+        """Leave all signals to the supervisor."""
         yield

@@ -1,4 +1,4 @@
-"""The server's approval inbox: pending approvals, and decisions that are sent with another user's login."""
+"""The server's approval inbox: it lists pending approvals, and sends decisions with an approver's login."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -15,8 +15,8 @@ from roundtrip.trace.page.data import Data
 _REQUEST_SECONDS: Final = 10.0
 _SHOWN_FIELDS: Final = ("id", "message", "by", "tool", "caller", "until")
 _NO_LOGIN: Final = (
-    "To decide approvals here, start with --approver 'NAME: VALUE', the HTTP header with which a member of the group "
-    "logs in to the server's pages. The caller cannot decide them."
+    "To decide approvals here, start with --approver 'NAME: VALUE'. It is the HTTP header with which a member of the "
+    "group logs in to the server's pages. The caller cannot decide approvals."
 )
 _REJECTED: Final = "The server's pages rejected the login from --approver."
 
@@ -31,7 +31,7 @@ class PlayedInbox:
 
     def __init__(self, base: str, login: Mapping[str, str] | None) -> None:
         self.exists = True
-        """False after the server has answered that it has no inbox."""
+        """False once the server has answered that it has no inbox."""
         self._has_login = login is not None
         self._inbox = InboxClient(base, login or {}, seconds=_REQUEST_SECONDS)
         self._pending: list[Data] = []
@@ -39,15 +39,15 @@ class PlayedInbox:
 
     @property
     def data(self) -> Data:
-        """Return page data with the pending approvals, and a note if they cannot be shown."""
+        """Return page data with the pending approvals, or with a note if they cannot be shown."""
         return {"pending": self._pending, "note": self._note}
 
     async def refresh(self) -> bool:
-        """Fetch the pending approvals; return True if they have changed."""
+        """Fetch the pending approvals. Return True if they have changed."""
         before = self._pending, self._note
         status, body = await self._send()
         if not status:
-            # Keep the known approvals, because a reload may be replacing the server process.
+            # Keep the approvals that were fetched last, because a reload may be replacing the server process.
             return False
         self.exists = status != HTTPStatus.NOT_FOUND
         listed: Any = body.get("approvals")

@@ -32,11 +32,11 @@ from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import Revealed
 
 _LOOK_SECONDS: Final = 0.2
-"""Interval at which the transcripts are checked while a page is open."""
+"""The interval at which the transcripts are checked while a page is open."""
 _REFRESH_MS: Final = 100
-"""Minimum interval between two requests from the page, so that a server with many changes does not overload it."""
+"""The minimum interval between two requests from the page. A server that changes often must not overload the page."""
 _POLL_SECONDS: Final = 10.0
-"""Maximum time that a request waits for a change."""
+"""How long a request may wait for a change."""
 _CLOCK_SKEW_SECONDS: Final = 0.5
 _MAX_OPEN_CALLS: Final = 20
 _MAX_CALLS: Final = 50
@@ -101,7 +101,7 @@ class Playground:
         self._has_ended = False
 
     def end(self) -> None:
-        """Return from all requests that wait for a change."""
+        """Wake all requests that wait for a change, and let them return."""
         self._has_ended = True
         self._change.set()
 
@@ -124,7 +124,7 @@ class Playground:
         self.mark_changed()
 
     async def wait_for_change(self, seen: int) -> None:
-        """Wait until the version differs from the page's, at most `_POLL_SECONDS`."""
+        """Wait until the version differs from the page's version, but not longer than `_POLL_SECONDS`."""
         with anyio.move_on_after(_POLL_SECONDS):
             while True:
                 self._refresh_traces()
@@ -143,11 +143,11 @@ class Playground:
     # The server.
 
     async def list_tools(self) -> None:
-        """Fetch the list of the server's tools."""
+        """Fetch the server's tool list."""
 
         async def converse(client: Client) -> None:
             info = client.server_info
-            # Put the tool that roundtrip adds after the author's tools.
+            # The author's tools come first, then the tool that roundtrip adds.
             self._tool_list.tools = sorted(await all_tools(client), key=lambda tool: tool.name == CONTINUE_TOOL)
             if info is not None:
                 self._tool_list.server = " ".join(filter(None, [info.title or info.name, info.version]))
@@ -168,23 +168,23 @@ class Playground:
         self.mark_changed()
 
     def show_reload(self) -> None:
-        """Clear the reload failure, and list the tools of the new code."""
+        """Remove the reload failure from the page, and list the new code's tools."""
         self._reload_failure = ""
         if self._inbox is not None:
             self._inbox.exists = True
         self.list_again()
 
     def show_reload_failure(self, reason: str) -> None:
-        """Show why the new code does not start."""
+        """Show the reason why the new code does not start."""
         self._reload_failure = printable(reason, keep_newlines=True)
         self.mark_changed()
 
     def list_again(self) -> None:
-        """Schedule another tool listing. If it is requested several times before it starts, it runs only once."""
+        """Request another tool listing. Several requests before the listing starts lead to only one listing."""
         self._listing_due.set()
 
     async def watch_tools(self) -> None:
-        """List the tools now and after each change, until cancelled."""
+        """List the tools now and after each change, until this asyncio task is cancelled."""
         while True:
             self._listing_due = anyio.Event()
             await self.list_tools()
@@ -193,7 +193,7 @@ class Playground:
     # Approvals.
 
     async def watch_inbox(self) -> None:
-        """Poll the inbox for pending approvals, until cancelled."""
+        """Poll the inbox for pending approvals, until this asyncio task is cancelled."""
         while self._inbox is not None:
             if self._inbox.exists and await self._inbox.refresh():
                 self.mark_changed()
@@ -242,14 +242,14 @@ class Playground:
         return call
 
     def call(self, id: str) -> PlayedCall | None:
-        """Return a call; None for an unknown id."""
+        """Return a call; None if the id is unknown."""
         return self._calls.get(id)
 
     # Data.
 
     def data(self, call_id: str) -> Data:
-        """Return the page data with the details of one call. If `call_id` is unknown, the details are the newest
-        call's.
+        """Return the page data with the details of one call. If `call_id` is unknown, they are the details of the
+        newest call.
         """
         self._refresh_traces()
         call = self._calls.get(call_id) or next(reversed(self._calls.values()), None)
@@ -278,7 +278,7 @@ class Playground:
         }
 
     def get_trace(self, call: PlayedCall) -> TracedCall | None:
-        """Return what the trace has recorded of a call so far; None if nothing is recorded."""
+        """Return what the trace has recorded about a call so far; None if it has recorded nothing."""
         if self._traces is None:
             return None
         if call.trace_id is None:
@@ -286,7 +286,7 @@ class Playground:
         return self._traces.find(call.trace_id) if call.trace_id is not None else None
 
     def find_trace(self, id: str) -> tuple[TracedCall, int] | None:
-        """Return a traced call by its trace id, and the version of the trace; None for an unknown id."""
+        """Return a traced call and the trace's version; None if the trace id is unknown."""
         if self._traces is None:
             return None
         self._refresh_traces()
@@ -294,14 +294,16 @@ class Playground:
         return (found, self._trace_version) if found is not None else None
 
     def traces(self, *, without: Collection[str | None] = ()) -> list[TracedCall]:
-        """Return the traced calls, newest first, except those with the ids in `without`."""
+        """Return the traced calls, newest first, except the calls with the ids in `without`."""
         if self._traces is None:
             return []
         ids = [row["call"] for row in self._traces.rows(CallFilter())]
         return [call for id in ids if id not in without and (call := self._traces.find(id)) is not None]
 
     def _match_traces(self) -> None:
-        """Match the page's calls with traced calls: by the id in a token, or else by arguments, or else by order."""
+        """Find the traced call for each of the page's calls: by the call id in its token, then by its arguments, and
+        last by the order of the calls.
+        """
         unmatched: list[PlayedCall] = []
         for call in self._calls.values():
             if call.trace_id is None and call.tokens:
@@ -346,7 +348,7 @@ def _tool_data(tool: Tool) -> Data:
         "fields": [],
         "schema": json_text(tool.input_schema, indent=2),
     }
-    # A server can send a schema of any kind. If reading it fails, the page shows no fields and accepts the arguments as
+    # A server may send any schema. If a schema nests too deeply, the page has no fields, and accepts the arguments as
     # JSON.
     with suppress(RecursionError):
         shown["fields"] = argument_form(tool).data()

@@ -34,7 +34,7 @@ _MODEL: Final = "a person at the playground"
 
 
 class OpenQuestion:
-    """One question in a call.
+    """One question that a call asked.
 
     Args:
         id: The question's id on the page.
@@ -83,12 +83,13 @@ class OpenQuestion:
         return data
 
     def answer(self, action: object, posted: Posted, text: object) -> None:
-        """Answer the question, unless it is already answered.
+        """Answer the question, unless it has already been answered.
 
         Args:
             action: `accept`, `decline` or `cancel`.
             posted: The texts in the form fields.
-            text: The answer to a sampling request, or the answer to a roots request, with one folder address per line.
+            text: The answer to a sampling request, or to a roots request. The latter has one folder address on each
+                line.
 
         Raises:
             ValueError: The action is unknown, or `text` is not a string.

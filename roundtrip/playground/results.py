@@ -25,7 +25,7 @@ from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.forms import json_text
 
 _PICTURES: Final = frozenset(f"image/{kind}" for kind in ("png", "jpeg", "gif", "webp", "avif", "bmp"))
-"""Picture types that cannot contain scripts or references, so the page shows them. All other pictures are shown as
+"""Types of pictures that the page shows, because they cannot contain scripts or references. Other pictures appear as
 files.
 """
 _SOUNDS: Final = frozenset(
@@ -34,7 +34,7 @@ _SOUNDS: Final = frozenset(
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_CHARS: Final = 60
 _MAX_TEXT_CHARS: Final = 100_000
-"""Maximum length of a text. Every change sends the result to the page again."""
+"""Maximum length of a text. It is limited, because each change sends the result to the page again."""
 
 
 def result_data(result: CallToolResult) -> Data:
@@ -90,7 +90,7 @@ def _media(kind: str, data: str, mime_type: str, is_shown: bool) -> Data:
 
 
 def _file_name(uri: str) -> str:
-    """Return a name under which a file can be saved, without path parts."""
+    """Return the name under which a file can be saved, without path parts."""
     try:
         last = unquote(urlsplit(uri).path).replace("\\", "/").rpartition("/")[2]
     except ValueError:

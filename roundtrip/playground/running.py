@@ -1,4 +1,4 @@
-"""Running a playground: its page, and a server process that is replaced when the code changes."""
+"""Runtime of a playground: its page, and a server process that is replaced when the code changes."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ _REDIRECT_PAGE: Final = '<!doctype html><meta http-equiv="refresh" content="0; u
 
 
 class NoticeHandler(logging.Handler):
-    """Log handler that shows records on the page.
+    """Log handler that shows log records on the page.
 
     Args:
         show: A function that is called with the level and text of each record.
@@ -52,22 +52,22 @@ class NoticeHandler(logging.Handler):
 
 @dataclass(slots=True, eq=False)
 class RunningPage:
-    """A playground page and the state of running it."""
+    """A playground page, with its socket and its events."""
 
     playground: Playground
     listening: socket.socket
-    """The socket on which the page listens."""
+    """The socket that the page listens on."""
     opener: Mapping[str, str] | None = None
     """The environment in which to start the browser; None to open no browser."""
     writer: TestWriter | None = None
     ready: anyio.Event = field(default_factory=anyio.Event, init=False)
-    """Set once the first worker serves."""
+    """Set once the first worker accepts requests."""
     ended: anyio.Event = field(default_factory=anyio.Event, init=False)
     """Set to end the page and its calls."""
 
     @contextmanager
     def show_log(self) -> Generator[None]:
-        """While a `with` block runs, show this process's log in the terminal and on the page."""
+        """During the `with` block, show this process's log in the terminal and on the page."""
         loop = asyncio.get_running_loop()
 
         def note(level: str, text: str) -> None:
@@ -94,7 +94,7 @@ class RunningPage:
 
 
 class WatchedSupervisor(ReloadingSupervisor):
-    """Supervisor that tells the page when the worker is ready, replaced or broken, and when to stop.
+    """Supervisor that tells the page when the worker is ready, replaced or broken, and when the page must stop.
 
     Args:
         plan: See `ReloadingSupervisor`.
@@ -113,7 +113,7 @@ class WatchedSupervisor(ReloadingSupervisor):
 
     def _begin(self, tasks: asyncio.TaskGroup) -> None:
         super()._begin(tasks)
-        # Closing the terminal stops the playground. In `roundtrip serve`, SIGHUP replaces the workers.
+        # When the terminal is closed, the playground stops. In `roundtrip serve`, SIGHUP replaces the workers instead.
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_stop, signal.SIGTERM)
 
     def _tell_success(self) -> None:
@@ -154,7 +154,7 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
             try:
                 await page.ended.wait()
             finally:
-                # Let requests that wait for a change return before the calls are ended.
+                # Let the requests that wait for a change return before the calls are ended.
                 host.should_exit = True
                 playground.end()
                 with anyio.move_on_after(_END_SECONDS, shield=True):
@@ -164,7 +164,7 @@ async def run_page(page: RunningPage, announce: Callable[[str], None]) -> None:
 
 
 async def _open(url: str, environment: Mapping[str, str]) -> None:
-    """Open the page through a temporary file. If the address were on a command line, other users could read it."""
+    """Open the page through a temporary file, because other users can read command lines, but not the file."""
     with TemporaryDirectory(prefix="roundtrip-open-") as folder:
         file = Path(folder) / "playground.html"
         file.write_text(_REDIRECT_PAGE.format(url=url), encoding="utf-8")
@@ -172,5 +172,5 @@ async def _open(url: str, environment: Mapping[str, str]) -> None:
             await anyio.run_process(
                 [sys.executable, "-m", "webbrowser", file.as_uri()], env=dict(environment), check=False
             )
-        # Keep the file for a while, because the browser may start slowly.
+        # Keep the file for a while, because the browser may take time to start.
         await anyio.sleep(_OPEN_SECONDS)

@@ -1,8 +1,8 @@
 """The playground's web application, which serves only the user of this machine.
 
-Another site cannot send a request here, because it does not know the secret in the address, and the `Host` must name
+Another site cannot send a valid request: it does not know the secret in the address, and the `Host` header must name
 this machine. A request that changes something must have the page's `Origin` and a JSON body. Browsers send a JSON body
-to another origin only with a permission that this server never gives.
+to another origin only with that origin's permission, which this application never gives.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -44,12 +44,12 @@ _REFRESH_MS: Final = 1000
 
 
 class PlaygroundApp:
-    """ASGI application of one playground.
+    """ASGI application for one playground.
 
     Args:
         playground: The page state.
         loopback: The page address.
-        writer: The test writer; None if a test cannot import the server.
+        writer: The test writer; None if tests cannot import the server.
     """
 
     def __init__(self, playground: Playground, loopback: Loopback, writer: TestWriter | None) -> None:

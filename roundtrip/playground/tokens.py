@@ -1,4 +1,4 @@
-"""Request states as page data: a roundtrip token's journal, or only the kind of another library's state."""
+"""Request states as page data: a roundtrip token's journal, or the kind of another library's state."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -20,7 +20,7 @@ _SEALED: Final = {
 
 
 def token_page_data(token: str, keys: Sequence[bytes]) -> Data:
-    """Return the readable content of a request state.
+    """Return the parts of a request state that can be read.
 
     Args:
         token: The request state.
@@ -29,7 +29,7 @@ def token_page_data(token: str, keys: Sequence[bytes]) -> Data:
     view = _view(token, keys)
     shown: Data = {"text": token, "answers": [], "asked": [], "computed": []}
     if view is None:
-        kind = foreign_kind(token) or "a request state of another library"
+        kind = foreign_kind(token) or "a request state from another library"
         return {**shown, "facts": [["Kind", kind], ["Size", size_text(len(token))]]}
     is_valid = view.signature is SignatureCheck.VALID
     signature = "valid" if is_valid else "not checked, because the server uses other keys"
@@ -51,8 +51,7 @@ def call_id_in_token(token: str) -> str | None:
 def _view(token: str, keys: Sequence[bytes]) -> TokenView | None:
     try:
         view = view_token(token, keys)
-        # A server with its own `keys=` signs with keys that are unknown here. So if the check fails, the token may
-        # still be valid.
+        # If a server has `keys=`, this process does not know them. So a token may be valid even if this check fails.
         return view_token(token) if keys and view.signature is SignatureCheck.INVALID else view
     except TokenRejected:
         return None

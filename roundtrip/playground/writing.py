@@ -1,4 +1,4 @@
-"""Writing a test for a call into the folder of the server's file, and running the test."""
+"""Tests from calls: a test is written into the folder of the server's file, and then run."""
 
 import json
 import os
@@ -25,18 +25,18 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 
 class NotWritable(Exception):
-    """A call that cannot become a test; the message says why."""
+    """The call cannot become a test. The message gives the reason."""
 
 
 class ServerPlace(NamedTuple):
-    """A server's import path for tests in the same folder."""
+    """The path by which tests in the same folder import a server."""
 
     module: str
     attribute: str
     folder: str
     """The folder from which the module can be imported."""
     is_ours: bool
-    """True for a `roundtrip.Server`."""
+    """True if the server is a `roundtrip.Server`."""
 
     @classmethod
     def of(cls, module: str, file: str, attribute: str, *, is_file: bool, is_ours: bool) -> "ServerPlace":
@@ -47,11 +47,11 @@ class ServerPlace(NamedTuple):
             file: The module's file.
             attribute: The server's name in the module.
             is_file: True if the module was loaded from a file path. Its module name then has no meaning.
-            is_ours: True for a `roundtrip.Server`.
+            is_ours: True if the server is a `roundtrip.Server`.
         """
         path = Path(file).resolve()
         if is_file:
-            # As pytest does, import from the folder above the outermost package.
+            # Like pytest, import from the folder that contains the outermost package.
             folder, names = path.parent, [path.stem]
             while (folder / "__init__.py").exists():
                 folder, names = folder.parent, [folder.name, *names]
@@ -65,12 +65,12 @@ class ServerPlace(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> "ServerPlace":
-        """Read an import path that `write` wrote."""
+        """Read an import path from a file that `write` created."""
         return cls(*json.loads(path.read_text(encoding="utf-8")))
 
 
 class TestWriter:
-    """Test writer for calls.
+    """Writer of tests for calls.
 
     Args:
         place: The file to which each server process writes the server's import path.
@@ -84,7 +84,7 @@ class TestWriter:
         self._environment = dict(environment)
 
     async def write(self, call: TracedCall | None, calls: Iterable[TracedCall], tool: str) -> Data:
-        """Write a test, run it, and return the result. A test that fails is deleted.
+        """Write a test, run it, and return its result. If the test fails, delete it.
 
         Raises:
             NotWritable: The call cannot become a test.
@@ -122,12 +122,12 @@ class TestWriter:
         return _test_data(None, sources[0], False, output)
 
     def _write_file(self, place: ServerPlace, tool: str, source: str) -> Path:
-        """Write the test to a new file. Parts of the tool name that could form a path are not in the file name."""
+        """Write the test to a new file. The file name omits the parts of the tool name that could form a path."""
         name = _NOT_IN_NAMES.sub("_", tool.lower()).strip("_")[:_MAX_NAME_CHARS] or "call"
         for number in range(1, _MAX_FILES + 1):
             file = Path(place.folder) / f"test_{name}{f'_{number}' if number > 1 else ''}.py"
             try:
-                # Open the file in exclusive mode, so that none of the developer's files is overwritten.
+                # Create the file exclusively, so that no file of the developer is overwritten.
                 with file.open("x", encoding="utf-8") as opened:
                     opened.write(source)
             except FileExistsError:

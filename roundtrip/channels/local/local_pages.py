@@ -1,4 +1,4 @@
-"""Local pages: ask the user of a stdio server on a page that opens in a browser on the same machine."""
+"""Local pages: a page in a browser on the same machine asks the user of a stdio server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ logger = logging.getLogger("roundtrip")
 
 _SECRET_BYTES: Final = 24
 LOCAL_PAGES_VARIABLE: Final = "ROUNDTRIP_LOCAL_PAGES"
-"""Forces local pages on (1) or off (0), whatever obstacles were found."""
+"""Turns local pages on (1) or off (0), whatever obstacles the server found."""
 
 _CONTAINER_FILES: Final = ("/.dockerenv", "/run/.containerenv")
 _CONTAINER_VARIABLES: Final = ("container", "KUBERNETES_SERVICE_HOST")
@@ -53,8 +53,8 @@ class LocalPages:
     """Pages of one server, for the user of this machine.
 
     Args:
-        pages: The author's settings. If `local` is a function, it opens addresses in the user's browser. Otherwise,
-            Python's `webbrowser` opens them.
+        pages: The author's settings. If `local` is a function, it opens addresses in the user's browser; otherwise,
+            Python's `webbrowser` does.
         name: The server's name.
         book: The stored calls.
         system: The server's randomness.
@@ -74,9 +74,9 @@ class LocalPages:
         self._sites: dict[asyncio.AbstractEventLoop, local_site.LocalSite] = {}
         self._failed: set[str] = set()
         self._undelivered: dict[str, int] = {}
-        """Calls whose handle has not reached a client yet, each with the number of requests that wait for it."""
+        """Calls whose handle has not yet reached a client, mapped to the number of requests that wait for each."""
         self._tasks: set[asyncio.Task[None]] = set()
-        # Find an author's mistake in the settings now, not at the first question.
+        # Report an invalid setting now, not at the first question.
         QuestionPages(self._calls, base_url="http://127.0.0.1", **self._pages)
 
     def is_for(self, ctx: ServerRequestContext[Any, Any]) -> bool:
@@ -88,7 +88,7 @@ class LocalPages:
         return self.is_for(ctx) and self._obstacle is None and is_on_asyncio()
 
     def obstacle_for(self, ctx: ServerRequestContext[Any, Any]) -> str | None:
-        """Return a message for a stdio client that explains why no page can ask its user; None if a page can."""
+        """Return a message that tells a stdio client why a page cannot ask its user; None if a page can."""
         if self._obstacle is None or not self.is_for(ctx):
             return None
         return (
@@ -97,19 +97,19 @@ class LocalPages:
         )
 
     def caller(self, principal: str | None) -> str:
-        """Return a name for a stdio caller, used only in this process."""
+        """Return a name for a stdio caller. The name is used only in this process."""
         return json.dumps([self._process, principal])
 
     # Waiting requests
 
     @asynccontextmanager
     async def awaited(self, view: StoredView, *, is_first: bool) -> AsyncGenerator[None]:
-        """Track a request that waits for a call. If all such requests are cancelled before a client has the handle, end
-        the call.
+        """Track a request that waits for a call. If all these requests are cancelled before the client has the handle,
+        end the call.
 
         Args:
             view: The call.
-            is_first: True for the request that began the call, before any client has its handle.
+            is_first: True for the request that began the call. At that time, no client has the handle yet.
         """
         call_id = view.entry.call_id
         if is_first:
@@ -153,14 +153,15 @@ class LocalPages:
             await site.close()
 
     async def _site(self) -> local_site.LocalSite | None:
-        """Return the site on this event loop, and start it for the first call; None if no port can be used."""
+        """Return the site on this event loop; None if no port can be used. The first call starts the site."""
         loop = asyncio.get_running_loop()
         if loop not in self._sites:
             try:
                 site = self._sites[loop] = local_site.LocalSite(
                     self._calls, clock=self._book.clock, new_secret=self._new_secret, **self._pages
                 )
-                # In an empty context, so that page requests do not see the request that started the site.
+                # Start in an empty context, so that page requests do not see the context variables of the request that
+                # started the site.
                 await loop.create_task(site.start(), context=Context())
             except OSError as error:
                 self._sites.pop(loop, None)
@@ -169,11 +170,11 @@ class LocalPages:
         return self._sites[loop]
 
     def _open(self, site: local_site.LocalSite, address: str, ticket: str, call_id: str) -> None:
-        """Open an address in a thread, because a browser may run in the foreground."""
+        """Open an address in a thread, because `webbrowser` may wait until the browser ends."""
         loop, opener = asyncio.get_running_loop(), self._opener or open_in_browser
 
         async def fail() -> None:
-            # A browser that ran in the foreground may have shown the page, and still report a failure when it ends.
+            # A browser that ran in the foreground may report a failure when it ends, even if it showed the page.
             if not site.was_opened(ticket):
                 await self._give_up(call_id)
 
@@ -204,8 +205,8 @@ class LocalPages:
         if self._opener is None:
             self._obstacle = self._obstacle or "no browser could be started"
         logger.warning(
-            "the page of call %s could not be opened: %s; set BROWSER to a browser, or pass Pages(local=...) a "
-            "function that opens an address",
+            "the page of call %s could not be opened: %s; set the BROWSER variable to a browser's command, or set "
+            "Pages(local=...) to a function that opens an address",
             call_id,
             self._obstacle or "the function of Pages(local=...) failed",
         )
@@ -215,7 +216,7 @@ class LocalPages:
 
 
 def _find_obstacle(*, has_opener: bool) -> str | None:
-    """Return the reason why no page can be opened; None if a page can."""
+    """Return the reason why a page cannot be opened; None if it can."""
     is_frozen = bool(getattr(sys, "frozen", False))
     found = obstacle_to_browser(os.environ, sys.platform, os.path.exists, is_frozen=is_frozen)
     if is_on(None, LOCAL_PAGES_VARIABLE, environment=os.environ, default=found is None or has_opener):
@@ -236,7 +237,7 @@ def obstacle_to_browser(
         environment: The process's environment variables.
         platform: The platform, as in `sys.platform`.
         exists: Returns True if a file exists at a path.
-        is_frozen: True if the process is one frozen program, without a separate Python executable.
+        is_frozen: True if the process is a frozen program, so that `sys.executable` cannot run Python code.
     """
     if any(environment.get(name) for name in _SSH_VARIABLES):
         return "the server runs over SSH, and its user's browser is on another machine"
@@ -252,14 +253,15 @@ def obstacle_to_browser(
 def open_in_browser(url: str) -> bool:
     """Open an address in the browser that Python's `webbrowser` chooses; return False if that failed.
 
-    A browser writes to the streams that it inherits, and on stdio those streams carry the protocol. So it runs in a
-    separate process with null streams. If the browser runs in the foreground, this returns only when it ends.
+    A browser writes to the streams that it inherits, and on stdio those streams carry the protocol. So the browser runs
+    in a separate process without these streams. If it runs in the foreground, this function returns only when the
+    browser ends.
     """
     if not sys.executable or getattr(sys, "frozen", False):
         return False
     # Isolated mode, so that a module in the working folder cannot shadow the standard library.
     command = [sys.executable, "-I", "-c", _OPEN, url]
-    # A new session, so that interrupting the server does not end the browser. On Windows, no console window opens.
+    # In a new session, the browser survives when the server is interrupted. On Windows, no console window opens.
     null, flags = subprocess.DEVNULL, getattr(subprocess, "CREATE_NO_WINDOW", 0)
     done = subprocess.run(  # noqa: S603 - no shell
         command, stdin=null, stdout=null, stderr=null, check=False, start_new_session=True, creationflags=flags

@@ -1,10 +1,10 @@
-"""Local site: question pages for the browser of this machine's user, on a loopback port.
+"""Local site: question pages on a loopback port, for the browser of this machine's user.
 
 Other users of the machine can reach the port, and can see the address on the browser's command line. On Linux, the
-server finds out which user owns a connection, and rejects other users. Programs of the same user, and programs on other
-systems, are kept out differently: the address works once, sets a cookie, and redirects to the page. The page address
-was on no command line, and the page opens only with both the address and the cookie. Browsers send a cookie to every
-port on a host, so the cookie is limited to the page's path.
+server finds out which user owns a connection, and rejects other users. A second protection works on every system, and
+also against other programs of the same user: the address works only once. It sets a cookie and redirects to the page,
+whose own address never appears on a command line. The page opens only for a browser with this cookie. Browsers send a
+cookie to every port on a host, so the cookie is limited to the page's path.
 """
 
 import asyncio
@@ -42,15 +42,15 @@ HOST: Final = "127.0.0.1"
 _OPENING_PATH: Final = "/open"
 _COOKIE: Final = "roundtrip_page"
 _ONCE_SECONDS: Final = 300.0
-"""Seconds in which the browser must open its one-use address."""
+"""How many seconds a browser has to open its one-use address."""
 _AGAIN_SECONDS: Final = 30.0
-"""Seconds after which a repeated call opens its page again, because the user may have closed the page."""
+"""How many seconds must pass before a repeated call opens its page again. The user may have closed the page."""
 _PATIENCE_SECONDS: Final = 1.0
-"""Seconds that a page waits for the next questions before it shows that the call is still running."""
+"""How many seconds a page waits for the next questions before it shows that the call is still running."""
 _CLOSING_SECONDS: Final = 1.0
 _USED: Final = (
     "This address works only once",
-    "Repeat your request in the application that you came from. It opens the page again.",
+    "To open the page again, repeat your request in the application that you came from.",
 )
 
 
@@ -63,8 +63,8 @@ class LocalPageCalls(PageCalls, Protocol):
 
 
 async def _cookie_of(request: Request) -> str:
-    """Return the page's reader, identified by cookie. Without a cookie, the page is closed, rather than asking for a
-    login.
+    """Return the page's reader, who is identified by a cookie. Without a cookie, the page is closed and no login is
+    shown.
     """
     return request.cookies.get(_COOKIE, "")
 
@@ -76,9 +76,9 @@ class _PagePermission:
     cookie: str
     expires: float
     once: str = ""
-    """The secret in the one-use address."""
+    """The secret in the address that works once."""
     opened: float = 0.0
-    """The time at which the browser was given the address."""
+    """The time at which the browser received the address."""
     is_used: bool = False
     was_used: bool = False
     """True once a browser has used an address for this page."""
@@ -118,7 +118,7 @@ class LocalSite:
         if (exclusive := getattr(socket, "SO_EXCLUSIVEADDRUSE", None)) is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, exclusive, 1)
         self._socket.bind((HOST, 0))
-        # Listen now, so that a browser that connects before `start` waits.
+        # Listen now, so that a browser that connects before `start` has to wait instead of failing.
         self._socket.listen()
         self._port = int(self._socket.getsockname()[1])
         self._base = f"http://{HOST}:{self._port}"
@@ -132,7 +132,7 @@ class LocalSite:
         """Accept connections."""
         routes = [*self._pages.routes, Route(f"{_OPENING_PATH}/{{once}}", self._enter, methods=["GET"])]
         app = _Guarded(Starlette(routes=routes), self._port)
-        # No log settings, because uvicorn's settings would change the process's loggers.
+        # Pass no log settings, because uvicorn would use them to change the process's loggers.
         config = uvicorn.Config(
             app, log_config=None, ws="none", lifespan="off", proxy_headers=False, server_header=False
         )
@@ -153,12 +153,12 @@ class LocalSite:
             task.cancel()
 
     def address_for(self, ticket: str, expires: float, *, is_repeated: bool = False) -> str | None:
-        """Return an address that opens the call's page once; None if a browser should already have the page open.
+        """Return an address that opens the call's page once; None if a browser should already show the page.
 
         Args:
             ticket: The page's ticket.
             expires: The time at which the call ends.
-            is_repeated: True if the client repeated the call. In that case, the user may have closed the page.
+            is_repeated: True if the client repeated the call. The user may have closed the page in the meantime.
         """
         now = self._clock()
         for known, visit in list(self._visits.items()):
@@ -178,7 +178,9 @@ class LocalSite:
         return visit is not None and visit.was_used
 
     async def _enter(self, request: Request) -> Response:
-        """Redirect the first visitor of a one-use address to its page. A second visitor closes the page for both."""
+        """Redirect the first visitor of a one-use address to the page. If there is a second visitor, close the page for
+        both.
+        """
         once = str(request.path_params["once"])
         ticket = next((ticket for ticket, visit in self._visits.items() if _is_same(visit.once, once)), None)
         visit = self._visits[ticket] if ticket is not None and request.method == "GET" else None
@@ -196,14 +198,14 @@ class LocalSite:
         response.set_cookie(_COOKIE, visit.cookie, path=urlsplit(url).path, httponly=True, samesite="strict")
         return response
 
-    # The calls behind the pages; see `PageCalls`. The subject is the cookie.
+    # The calls behind the pages; see `PageCalls`. A reader's subject is the cookie.
 
     async def open(self, ticket: str, subject: str | None) -> PageState:
         """Return a call's state for a browser, after a short wait for the next questions."""
         if not self._admits(ticket, subject):
             return ClosedPage()
         with self._calls.changes(ticket) as next_change:
-            # The first read has no time limit, because only the store knows whether an answer has arrived.
+            # The first read must have no time limit, because only the store knows whether an answer has arrived.
             state = await self._calls.open(ticket, None)
             with anyio.move_on_after(_PATIENCE_SECONDS):
                 while isinstance(state, WorkingPage):
@@ -214,7 +216,7 @@ class LocalSite:
     async def answer(
         self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]
     ) -> bool:
-        """Answer a round, at most once."""
+        """Answer a round, at most once. Return False if the round is no longer open."""
         return self._admits(ticket, subject) and await self._calls.answer(ticket, None, round_id, answers)
 
     def _admits(self, ticket: str, subject: str | None) -> bool:
@@ -223,7 +225,7 @@ class LocalSite:
 
 
 class _Guarded:
-    """ASGI middleware for one user and one host name, because another site may point its name to this machine."""
+    """ASGI middleware that admits one user and one host name. Another site could make its own host name point here."""
 
     def __init__(self, app: ASGIApp, port: int) -> None:
         self._app = app
@@ -242,12 +244,12 @@ class _Guarded:
 
 
 class _Connection(H11Protocol):
-    """uvicorn connection without access logs, because the addresses are secrets."""
+    """uvicorn connection without an access log, because the addresses are secrets."""
 
     def __init__(self, app: ASGIApp, config: uvicorn.Config, state: ServerState) -> None:
         super().__init__(config, state, {})
         self.access_log = False
-        # Replaces the configured application, which logs every message at level TRACE.
+        # This replaces the configured application, which logs every message at level TRACE.
         self.app = app
 
 

@@ -1,4 +1,6 @@
-"""Loopback checks: hosts that only this machine can reach, and on Linux, connections from its other users."""
+"""Loopback checks: whether only this machine can reach a host, and on Linux, whether a connection comes from another
+user.
+"""
 
 import os
 import sys
@@ -12,12 +14,12 @@ Endpoint = tuple[str, int]
 
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 _MAPPED: Final = IPv6Address("::ffff:0:0")
-"""The prefix of an IPv4 address that an IPv6 socket uses."""
+"""The prefix that an IPv6 socket puts before an IPv4 address."""
 _ROOT: Final = 0
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if only this machine can reach a host."""
+    """Return True if a host can be reached only from this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -25,10 +27,11 @@ def is_loopback(host: str) -> bool:
 
 
 def is_of_another_user(client: Endpoint, server: Endpoint) -> bool:
-    """Return True if another user's program opened a loopback connection.
+    """Return True if a program of another user opened a loopback connection.
 
     Root does not count as another user: it can do everything that the user can, and it owns the relays of virtual
-    machines. A socket that its program has closed also belongs to root, but that program can no longer read a response.
+    machines. When a program closes its socket, the socket also belongs to root, but then the program can no longer read
+    a response.
     """
     if sys.platform != "linux":
         return False
@@ -37,7 +40,7 @@ def is_of_another_user(client: Endpoint, server: Endpoint) -> bool:
 
 
 def owner_in(tables: Iterable[str], client: Endpoint, server: Endpoint) -> int | None:
-    """Return the user id of a connection's client; None if no table has the connection.
+    """Return the user id of a connection's client; None if the tables do not list the connection.
 
     Args:
         tables: Connection tables, as in `/proc/net/tcp`.
@@ -63,7 +66,7 @@ def _read_tables() -> Iterable[str]:
 
 
 def _in_table_notation(client: Endpoint, server: Endpoint, *, is_mapped: bool = False) -> tuple[str, str]:
-    """Return both endpoints in table notation. `is_mapped` is True for IPv4 addresses that an IPv6 socket uses."""
+    """Return both endpoints in table notation. `is_mapped` is True if an IPv6 socket uses IPv4 addresses."""
     mine, other = (f"{_words_of(host, is_mapped=is_mapped)}:{port:04X}" for host, port in (client, server))
     return mine, other
 

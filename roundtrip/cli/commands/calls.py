@@ -37,7 +37,9 @@ _ACTIONS: Final = {
 }
 TEST_USER: Final = "--test-user"
 STATES: Final = ("due", "running", "asking", "waiting", "completed", "failed", "lost", "cancelled")
-"""States of stored calls. They are copied here to avoid a slow import; a test compares both lists."""
+"""The states of stored calls. They are copied, because their import is slow; a test compares the copy with the
+original.
+"""
 _LIMIT: Final = 50
 _MAX_LISTED: Final = 1_000_000
 
@@ -79,7 +81,7 @@ def _configure_action(action: OptionsAnywhere, name: str) -> None:
 
 def view(name: str) -> Command:
     """Return the `roundtrip trace` view with this name."""
-    # Lazy: other actions need no views.
+    # Imported on use, because only some actions need these modules.
     from roundtrip.cli.trace import listing, showing
 
     return {**listing.COMMANDS, **showing.COMMANDS}[name]

@@ -39,8 +39,9 @@ def _configure(parser: OptionsAnywhere) -> None:
 COMMAND = Command(
     "Replay recorded calls on the current code. Report answers that the code no longer accepts, and calls that ask or "
     "end differently. The transcripts must be recorded with reveal: Server(trace=Recorder(path, reveal='all')), or "
-    "ROUNDTRIP_TRACE_REVEAL=all. Resolvers run, without an authenticated user. A body that asked runs up to its last "
-    "recorded question and reuses the recorded results of its steps. No step runs, and no body that must run once.",
+    "ROUNDTRIP_TRACE_REVEAL=all. Resolvers run, without an authenticated user. If a body asked questions, it runs up "
+    "to the last recorded question, with the recorded results of its steps. Steps do not run, and neither do bodies "
+    "that must run once.",
     _configure,
     _EXIT_CODES,
 )

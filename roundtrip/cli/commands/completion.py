@@ -9,7 +9,7 @@ from roundtrip.cli.parsing import OptionsAnywhere
 
 _SHELLS: Final = ("bash", "zsh", "fish")
 _FILES: Final = frozenset({"FILE", "PATH", "TRANSCRIPT", "MODULE:SERVER", "SERVER"})
-"""Metavars of arguments that may be files."""
+"""Metavars of the arguments that may be files."""
 _FOLDERS: Final = frozenset({"FOLDER"})
 
 _DESCRIPTION: Final = """\
@@ -42,7 +42,7 @@ def _run(arguments: Namespace) -> int:
     parser.prepare_all()
     for subparser in _all_parsers(parser):
         for action in subparser.arguments():
-            # shtab reads the attribute `complete`.
+            # The `complete` attribute tells shtab what completes an argument.
             if action.metavar in _FILES:
                 cast("Any", action).complete = shtab.FILE
             elif action.metavar in _FOLDERS:
@@ -52,7 +52,7 @@ def _run(arguments: Namespace) -> int:
 
 
 def _all_parsers(parser: OptionsAnywhere) -> Iterator[OptionsAnywhere]:
-    """Yield a parser and all its sub-command parsers, each with a one-line description."""
+    """Yield a parser and all parsers of its sub-commands, each with a one-line description."""
     yield parser
     summaries = parser.summaries()
     for name, command in parser.commands().items():

@@ -97,7 +97,7 @@ def _read(path: Path) -> KeyFile:
 
 @contextlib.contextmanager
 def _lock_rotation(path: Path) -> Generator[None]:
-    """Prevent concurrent rotations, which could lose a new key or sign with it before all instances know it."""
+    """Prevent concurrent rotations. They could lose a new key, or sign with it before every instance knows it."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked_folder_of(path, waits=False))
@@ -120,13 +120,13 @@ def _new(arguments: Namespace) -> int:
 
 
 def write_new_key(path: Path, key: str | None = None) -> None:
-    """Write a new key file that only its owner can read.
+    """Write a key to a new file that only its owner can read.
 
     Raises:
         CommandFailed: The file exists or cannot be written.
     """
     text = KeyFile(RoledKey(Role.SIGNS, key or _new_key(), _now())).text()
-    # A hard link is atomic, and fails if the name exists, so it never overwrites a file.
+    # Create the name with a hard link, which is atomic and fails if the name already exists. So no file is overwritten.
     with _temporary_file(path, text) as temporary:
         os.link(temporary, path)
 
@@ -167,12 +167,12 @@ def _now() -> datetime:
 
 def _replace(path: Path, content: str) -> None:
     """Replace a file's content atomically."""
-    # Replace a symbolic link's target, not the link.
+    # If the path is a symbolic link, replace the target and not the link.
     path = path.resolve()
     with _temporary_file(path, content) as temporary:
         status = path.stat()
         if os.name == "posix" and (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-            # Keep the owner: the service may run as another user, who must still be able to read the file.
+            # Keep the owner, because the service may run as another user and must still be able to read the file.
             os.chown(temporary, status.st_uid, status.st_gid)
         temporary.chmod(stat.S_IMODE(status.st_mode))
         temporary.replace(path)
@@ -181,8 +181,8 @@ def _replace(path: Path, content: str) -> None:
 
 @contextlib.contextmanager
 def _temporary_file(path: Path, content: str) -> Generator[Path]:
-    """Write a temporary file beside `path`, synced to disk and readable only by its owner. Remove the file when the
-    block ends.
+    """Write a temporary file beside `path`. It is synced to disk, only its owner can read it, and it is removed when
+    the block ends.
     """
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

@@ -19,8 +19,8 @@ Create a project in a new folder: a server with a tool that asks questions, its 
 ignores, pyproject.toml, a README and an example CI workflow. Existing files are never overwritten."""
 
 _EPILOG: Final = """\
-NAME consists of lowercase letters and digits, with - or _ between them. The server's file gets this name with _ for -,
-so the name must not hide a standard or installed module.
+NAME consists of lowercase letters and digits, with - or _ between them. The server's file has the same name, but with _
+instead of -. This must not be the name of a standard or installed module.
 
 exit codes:
   0  created
@@ -39,7 +39,7 @@ _FILES: Final = {
     "tests.yml": ".github/workflows/tests.yml",
     "README.md": "README.md",
 }
-"""Maps each template, a `.txt` file in the folder `project`, to its path in the new project."""
+"""Templates, mapped to their paths in the new project. Each template is a `.txt` file in the folder `project`."""
 _TEST_PACKAGES: Final = ("pytest", "syrupy", "hypothesis")
 
 
@@ -87,8 +87,8 @@ def _is_installed(module: str) -> bool:
     current_folder = Path.cwd()
     other_folders = [path for path in sys.path if path and Path(path).resolve() != current_folder]
     spec = importlib.machinery.PathFinder.find_spec(module, other_folders)
-    # The search also finds a folder without `__init__.py`, but the project's own module takes precedence over such a
-    # folder.
+    # The search also finds folders without `__init__.py`. Such a folder does no harm: the project's own module takes
+    # precedence over it.
     return spec is not None and spec.loader is not None and spec.origin is not None
 
 
@@ -104,7 +104,7 @@ def _text(template: str, name: str, module: str) -> str:
 
 
 def _requirement(extra: str = "") -> str:
-    """Return a requirement that installs this package from its original source: an index, a repository or a folder."""
+    """Return a requirement that installs this package from where it came: an index, a repository or a folder."""
     from importlib.metadata import distribution
 
     installed = distribution("mcp-roundtrip")
@@ -122,7 +122,7 @@ def _requirement(extra: str = "") -> str:
 
 
 def _make(folder: Path, texts: dict[Path, str]) -> None:
-    """Write all files, unless one of them exists.
+    """Write all files, or none if one of them already exists.
 
     Raises:
         CommandFailed: A file exists, or cannot be written.
@@ -140,7 +140,7 @@ def _make(folder: Path, texts: dict[Path, str]) -> None:
     try:
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Open the file in exclusive mode, so that a concurrently created file is not overwritten.
+            # Create each file exclusively, so that a file that another program has just created is not overwritten.
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`roundtrip trace`: inspect recorded calls. The modules in `cli.trace` define the views in their `COMMANDS`."""
+"""`roundtrip trace`: inspect recorded calls. Each module in `cli.trace` lists its views in `COMMANDS`."""
 
 from argparse import Namespace
 from functools import partial
@@ -22,10 +22,10 @@ _VIEWS: Final = {
     "index": ("keeping", "index transcripts, to find calls quickly among millions"),
     "prune": ("keeping", "delete old transcripts"),
 }
-"""Maps each view to its module, which is imported only when the user chooses the view, and to its summary."""
+"""Each view, mapped to its module and its summary. The module is imported only when the user chooses the view."""
 
 _CORRECTIONS: Final = {"page": "export --html", "html": "export --html", "list": "ls", "test": "to-test"}
-"""Maps wrong view names that users are likely to type to the correct ones."""
+"""Wrong view names that users are likely to type, mapped to the correct names."""
 
 
 def _configure(parser: OptionsAnywhere) -> None:

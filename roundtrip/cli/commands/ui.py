@@ -1,4 +1,4 @@
-"""`roundtrip ui`: pages on which operators watch and manage a fleet's calls."""
+"""`roundtrip ui`: pages on which operators watch and manage the calls of all instances."""
 
 from pathlib import Path
 from typing import Final

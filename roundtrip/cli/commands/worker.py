@@ -28,7 +28,7 @@ exit codes:
 _FLAGS: Final = {
     "--config FILE": "read settings from this file; default: roundtrip.toml, if it exists",
     "--workers N": "number of processes; default: 1",
-    "--concurrency N": "maximum number of tasks that a process runs at once, without waiting tasks; default: 100",
+    "--concurrency N": "maximum number of tasks that a process runs at once, not counting waiting ones; default: 100",
     "--timeout-graceful-shutdown SECONDS": "the time limit for running legs to end after a signal; default: 10",
     "--timeout-start SECONDS": "the time limit for a process to start; default: 60",
     "--log-level LEVEL": "debug, info, warning or error; default: info",

@@ -60,7 +60,7 @@ async def _audit(arguments: Namespace) -> AuditReport:
 
 def _plan(arguments: Namespace, limits: AuditLimits) -> AuditPlan:
     if arguments.server is None and not arguments.command_words:
-        raise CommandFailed("there is no server; give an address, MODULE:SERVER, or a command after `--`")
+        raise CommandFailed("no server was given; add an address, MODULE:SERVER, or a command after `--`")
     if arguments.server is not None and arguments.command_words:
         raise CommandFailed(f"there are two servers, {arguments.server!r} and the command after `--`; give only one")
     tools = _tools(arguments.tool, _arguments_in(arguments.args))
@@ -82,7 +82,7 @@ def _plan(arguments: Namespace, limits: AuditLimits) -> AuditPlan:
 
 def _tools(options: Sequence[str], arguments_by_tool: Mapping[str, Any]) -> tuple[AuditedTool, ...]:
     if not options:
-        raise CommandFailed("no tool is named; name each tool that the audit may call with --tool NAME")
+        raise CommandFailed("no tool was given; add --tool NAME for each tool that the audit may call")
     tools: dict[str, AuditedTool] = {}
     for word in options:
         name, equals, text = word.partition("=")
@@ -115,13 +115,13 @@ def _object(text: str, where: str) -> Mapping[str, Any]:
 
 @asynccontextmanager
 async def _connected(arguments: Namespace, limits: AuditLimits) -> AsyncGenerator[AuditWire]:
-    """Connect to an address, a command, or a `MODULE:SERVER`, which this process serves locally."""
+    """Connect to an address, a command, or a `MODULE:SERVER`. The latter is served in this process."""
     name: str | None = arguments.server
     async with AsyncExitStack() as stack:
         if name is not None and (_MODULE.fullmatch(name) or re.fullmatch(r"\S+\.py", name)):
             with running_own_tasks():
                 server = load_any_server(name)
-            # A server under attack logs a lot. To see its log, run `roundtrip serve` and audit the address.
+            # A server under attack logs a lot. To see its log, run `roundtrip serve`, and audit that server's address.
             stack.enter_context(without_log())
             name = await stack.enter_async_context(served(server))
         target = Target(command=(*arguments.command_words,)) if name is None else target_of(name, arguments.header)

@@ -60,7 +60,7 @@ def _call(arguments: Namespace) -> ExitCode:
         task_id=arguments.task,
         cancels=arguments.cancel,
     )
-    # Keep standard output for the result, even if a server in this process prints.
+    # Keep standard output free for the result, even if a server in this process prints something.
     with redirect_stdout(sys.stderr):
         outcome = anyio.run(carry_out, plan, terminal)
     if not isinstance(outcome, CallResult):
@@ -77,8 +77,8 @@ def _target(text: str, headers: list[str]) -> Target:
     if headers:
         raise CallFailed("--header needs an HTTP server, got a server in this process; remove it")
     server = load_any_server(text)
-    # The SDK logs through rich, in narrow columns. At its default level, it would also log an expected failure,
-    # although the result shows it.
+    # Replace the SDK's log handler, which uses rich and writes narrow columns. At its default level, the SDK would also
+    # log expected failures, which the result shows anyway.
     root = logging.getLogger()
     if remove_log_handlers():
         plain = logging.StreamHandler()
@@ -86,7 +86,7 @@ def _target(text: str, headers: list[str]) -> Target:
         plain.setLevel(logging.WARNING if root.level == logging.INFO else logging.NOTSET)
         root.addHandler(plain)
     if is_fastmcp(server):
-        # A FastMCP server enters its lifespan only in the process that serves it.
+        # Serve a FastMCP server in its own process, because its lifespan is entered only there.
         return Target(command=(sys.executable, "-m", "roundtrip", "serve", text, "--stdio"))
     return Target(server=server)
 

@@ -64,10 +64,10 @@ def run(arguments: Namespace) -> int:
     files = [word for word in words if os.path.exists(word)]
     calls = [first, *(word for word in words if word not in files)]
     if unknown_words := [word for word in calls if "/" in word or word.endswith(".jsonl")]:
-        # Fail before acting on any call: a misspelled transcript could send actions to the wrong operator log.
+        # Fail before any action, because a misspelled transcript could lead to the wrong operator log.
         raise CommandFailed(f"{unknown_words[0]!r} must be a call id or an existing transcript; check the path")
     if LAST in calls and (files or os.environ.get(TRACE_VARIABLE)):
-        # Resolve `last` as `ls` and `show` do.
+        # `last` means the same call as for `ls` and `show`.
         traced = open_calls(arguments, files or [os.environ[TRACE_VARIABLE]])
         newest = next(traced.rows(CallFilter()), None)
         calls = [newest["call"] if word == LAST and newest is not None else word for word in calls]
@@ -85,10 +85,10 @@ class _CallAccess(NamedTuple):
 
 
 def _with_stored_calls(arguments: Namespace, work: Callable[[_CallAccess, Namespace], Awaitable[T]]) -> T:
-    """Load the server that the arguments name, and run asynchronous work on its stored calls.
+    """Load the server that the arguments name, and run an asynchronous function on its stored calls.
 
     Raises:
-        CommandFailed: The server cannot be loaded or stores no calls that another process can read, the store is
+        CommandFailed: The server cannot be loaded, or stores no calls that another process can read. Or the store is
             unavailable, or the operator log cannot be written.
     """
     server = load_attached(arguments.server)
@@ -110,7 +110,7 @@ async def _find_call(access: _CallAccess, text: str) -> str:
     """Return the id of the stored call that a text names.
 
     Raises:
-        CommandFailed: Not exactly one stored call matches.
+        CommandFailed: No stored call matches, or several match.
     """
     call_id = await access.operations.find(text)
     if call_id is None:
@@ -125,7 +125,7 @@ def operator_log_of(arguments: Namespace, transcripts: Sequence[str]) -> Path | 
     """Return the operator log's path. See `operator_log_path`.
 
     Raises:
-        CommandFailed: The operator log is set only in release 0.2's variable, which this release ignores.
+        CommandFailed: Only the variable of release 0.2 names the operator log, and this release ignores that variable.
     """
     if _FORMER_VARIABLE in os.environ and OPERATOR_LOG_VARIABLE not in os.environ and not arguments.operator_log:
         raise CommandFailed(
@@ -136,8 +136,8 @@ def operator_log_of(arguments: Namespace, transcripts: Sequence[str]) -> Path | 
 
 
 def _logged_operations(access: _CallAccess, arguments: Namespace, transcripts: Sequence[str]) -> LoggedOperations:
-    """Return operations that log each action with this process's user as the operator. Without an operator log, print a
-    warning.
+    """Return operations that log each action, with this process's user as the operator. If there is no operator log,
+    print a warning.
 
     Args:
         access: The stored calls.
@@ -152,7 +152,7 @@ def _logged_operations(access: _CallAccess, arguments: Namespace, transcripts: S
 
 
 async def _act_on(access: _CallAccess, arguments: Namespace, calls: Sequence[str], transcripts: Sequence[str]) -> int:
-    """Perform the action on each call, print the outcomes, and return the exit code.
+    """Perform the action on each call, and print the outcomes. Return the exit code.
 
     Raises:
         OperatorLogUnwritable: The operator log cannot be written.
@@ -244,13 +244,13 @@ def _show_stored(arguments: Namespace) -> int:
 
 
 async def _load_call(access: _CallAccess, arguments: Namespace) -> tuple[TracedCall | None, Mapping[str, Any] | None]:
-    """Return a call from the transcripts, and its stored facts. Either may be None."""
+    """Return a call as the transcripts record it, and its stored facts. Either may be None."""
     call: TracedCall | None = None
     if arguments.files or os.environ.get(TRACE_VARIABLE):
         try:
             call = find_call(arguments)
         except CommandFailed:
-            # A stored call may outlive its transcripts.
+            # Continue if the call is stored, because a stored call may outlive its transcripts.
             if await access.operations.find(arguments.call) is None:
                 raise
     call_id = call.id if call is not None else await _find_call(access, arguments.call)
@@ -258,14 +258,14 @@ async def _load_call(access: _CallAccess, arguments: Namespace) -> tuple[TracedC
 
 
 def _is_due(state: StoredState) -> bool:
-    """Return True if a task in this state resumes by itself at its due time. Tasks that wait for a user, or have ended,
-    do not.
+    """Return True if a task in this state continues by itself when it is due. A task that waits for a user, or has
+    ended, does not.
     """
     return state is not StoredState.ASKING and state not in ENDED
 
 
 async def _stored_facts(access: _CallAccess, call_id: str, *, reveal: bool) -> dict[str, Any] | None:
-    """Return what the store records about a call, or None if it does not have the call.
+    """Return what the store records about a call; None if the call is not stored.
 
     Args:
         access: The stored calls.
@@ -305,7 +305,7 @@ async def _stored_facts(access: _CallAccess, call_id: str, *, reveal: bool) -> d
 
 
 def _approval(record: Mapping[str, Any], *, is_over: bool, reveal: bool) -> dict[str, Any]:
-    """Return an approval's facts. The message, approver and reason are values, so only `reveal` includes them."""
+    """Return an approval's facts. Its message, approver and reason are values, so only `reveal` includes them."""
     decision: Mapping[str, Any] = record["decision"] or {}
     facts: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state_of(record, is_over=is_over)}
     facts |= {"opened": record["opened"], "until": record["until"], "decided": decision.get("when")}
@@ -324,7 +324,7 @@ def _facts(entry: CallEntry, now: float) -> dict[str, Any]:
 
 
 def _draw_facts(facts: Mapping[str, Any], screen: Screen) -> None:
-    """Print facts as text, one per line."""
+    """Print facts as text. Each fact is one line."""
     width = max(map(len, facts))
     for name, value in facts.items():
         if value is not None and value != []:
@@ -332,7 +332,7 @@ def _draw_facts(facts: Mapping[str, Any], screen: Screen) -> None:
 
 
 def _approval_text(facts: Mapping[str, Any]) -> str:
-    """Describe an approval: `budget by finance: approved 2026-11-26 10:15:02 by fred`."""
+    """Describe an approval, as in `budget by finance: approved 2026-11-26 10:15:02 by fred`."""
     decided = f" {clock_text(facts['decided'])}" if facts["decided"] is not None else ""
     until = f" until {clock_text(facts['until'])}" if facts["state"] == "pending" else ""
     who = f" by {facts['who']}" if facts.get("who") else ""
@@ -342,7 +342,7 @@ def _approval_text(facts: Mapping[str, Any]) -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a fact as text. A float is shown as a time."""
+    """Return a fact as text. If it is a float, show it as a time."""
     if isinstance(value, float):
         return clock_text(value)
     if name == "approvals":
@@ -369,7 +369,8 @@ async def _answer_one(access: _CallAccess, arguments: Namespace) -> int:
         if arguments.value in (":decline", ":cancel"):
             response: dict[str, Any] = {"action": arguments.value[1:]}
         else:
-            # If there is no open form, `answer` below raises the same error, after recording it in the operator log.
+            # If no form is open, the `answer` call below raises the same error, and records it in the operator log
+            # first.
             form: Mapping[str, Any] = {}
             with suppress(CallNotChanged):
                 form = await access.operations.open_form(call_id, arguments.name)
@@ -383,7 +384,9 @@ async def _answer_one(access: _CallAccess, arguments: Namespace) -> int:
 
 
 def _content(form: Mapping[str, Any], value: str) -> Any:
-    """Return an answer's content. A form with one field accepts the bare value; other forms need an object."""
+    """Return an answer's content. If a form has one field, the field's bare value is enough; other forms need an
+    object.
+    """
     try:
         data: Any = json.loads(value)
     except (ValueError, RecursionError):
@@ -398,6 +401,6 @@ def _content(form: Mapping[str, Any], value: str) -> Any:
     try:
         is_given, typed = read_typed(field, value)
     except FieldInvalid:
-        # Keep the invalid value: the store validates the answer and reports the problem.
+        # Keep an invalid value, because the store checks the answer and reports the problem.
         return {field.name: value if data is None else data}
     return {field.name: typed} if is_given else empty

@@ -31,7 +31,7 @@ def run(arguments: Namespace) -> int:
         raise CommandFailed(f"these transcripts contain no calls{suffix}")
     server = _load(arguments.target, arguments.overrides)
     if PROBE_TOOL not in server.plans:
-        # Earlier versions also recorded calls of the probe tool.
+        # Skip calls of the probe tool, which earlier versions recorded.
         calls = [call for call in calls if call.tool != PROBE_TOOL]
     results: list[CheckResult] = []
     output = sys.stdout

@@ -32,11 +32,11 @@ from roundtrip.trace.page.loopback import HOST
 from roundtrip.trace.writing.names import REVEAL_VARIABLE, TRACE_VARIABLE
 
 _PATH_VARIABLE: Final = "ROUNDTRIP_DEV_PATH"
-"""Environment variable with the secret part of the server's endpoint path. Other users could see a command-line
-argument.
+"""Environment variable with the secret part of the server's endpoint path. In a command-line argument, other users
+could see the secret.
 """
 _LOCATION_VARIABLE: Final = "ROUNDTRIP_DEV_PLACE"
-"""Environment variable that names the file to which the server process writes its location."""
+"""Environment variable with the name of the file to which the server process writes its import path."""
 _SECRET_BYTES: Final = 16
 
 
@@ -82,7 +82,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
     transcripts, location, secret = folder / "trace", folder / "place.json", os.urandom(_SECRET_BYTES).hex()
     transcripts.mkdir()
     prepare_processes(os.environ)
-    # A production fleet may share this server's store. Do not run its tasks here.
+    # Do not run the stored tasks of other processes here: a production fleet may share this server's store.
     os.environ.setdefault(RUN_TASKS_VARIABLE, OWN)
     os.environ |= {
         _PATH_VARIABLE: secret,
@@ -121,7 +121,7 @@ async def _play_and_reload(arguments: Namespace, folder: Path) -> int:
             tasks.start_soon(supervise)
             await page.ready.wait()
             await run_page(page, _announce)
-            # A signal ends the page first, then the server.
+            # When a signal arrives, the page ends first, then the server.
             await anyio.sleep_forever()
     if failure is not None:
         raise CommandFailed(str(failure))
@@ -153,7 +153,7 @@ def _serve_as_worker() -> int:
         )
         served = adapt_server(found.server)
         if isinstance(served, Server):
-            # Only this machine can reach the server, through a secret path, so error texts may be shown.
+            # Error texts may be shown, because only this machine can reach the server, and only through a secret path.
             served.internals.warns_of_readable_errors = False
         return served
 
@@ -166,7 +166,7 @@ def _serve_as_worker() -> int:
 
 
 def _settings_for(server: Server[Any] | ForeignServer, settings: ServeSettings) -> ServeSettings:
-    """Return a server's settings. A server that masks exception texts keeps masking them."""
+    """Return the settings for a server. If the server masks exception texts, they stay masked."""
     masks = isinstance(server, Server) and server.internals.masks_errors
     return settings.model_copy(update={"show_errors": False}) if masks else settings
 

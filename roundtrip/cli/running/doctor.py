@@ -72,7 +72,7 @@ def _compare(urls: list[str], arguments: Namespace) -> int:
         targets = [target_of(url, arguments.header) for url in urls]
     for url, target in zip(urls, targets, strict=True):
         if target.url is None:
-            raise CommandFailed(f"URL must be an http(s) address, got {url!r}; a stdio command is a single process")
+            raise CommandFailed(f"URL must be an http(s) address, got {url!r}; a stdio command has no second process")
 
     fleet = anyio.run(partial(observe, targets, patience=arguments.timeout, expected=arguments.expect))
     findings = findings_of(fleet)
@@ -86,7 +86,7 @@ def _compare(urls: list[str], arguments: Namespace) -> int:
 
 
 def as_lines(fleet: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
-    """Yield the report's lines. Text from servers is not escaped."""
+    """Yield the report's lines. They contain text from servers, which is not escaped yet."""
     for instance in fleet.instances.values():
         facts = instance.facts
         urls = ", ".join(fleet.endpoints[number].url for number in sorted(instance.endpoints))

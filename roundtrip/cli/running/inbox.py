@@ -52,7 +52,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _complete_id(inbox: "_RemoteInbox", start: str) -> str | None:
-    """Return the full id of the pending approval whose id begins with a prefix. Return None if no id begins with it, or
+    """Return the full id of the pending approval whose id begins with a prefix; None if there is no such approval, or
     if the prefix is already a full id.
 
     Raises:
@@ -81,14 +81,14 @@ def _base_of(server: str) -> str:
 
 
 class _RemoteInbox:
-    """Remote inbox of the approver who holds the token."""
+    """An approver's inbox on a remote server. The approver's token gives access to it."""
 
     def __init__(self, base: str, token: str) -> None:
         self._base = base
         self._client = InboxClient(base, {"authorization": f"Bearer {token}"}, seconds=_SECONDS)
 
     def send(self, path: str, decision: Mapping[str, str] | None = None) -> Mapping[str, Any] | None:
-        """Send a request and return the server's reply, or None if the approver may not decide this approval.
+        """Send a request and return the server's reply; None if the approver may not decide this approval.
 
         Raises:
             CommandFailed: The server is unreachable, or rejects the request.
@@ -116,7 +116,7 @@ class _RemoteInbox:
 
 
 def _pending(inbox: _RemoteInbox) -> list[dict[str, Any]]:
-    """Return all approvals that wait for this approver.
+    """Return all approvals that are waiting for this approver.
 
     Raises:
         CommandFailed: The server has no inbox at this address.

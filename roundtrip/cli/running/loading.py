@@ -1,6 +1,6 @@
-"""Server lookup for a command line: `MODULE:SERVER`, `FILE.py:SERVER`, or a file with one server.
+"""Server lookup for the command line: `MODULE:SERVER`, `FILE.py:SERVER`, or a file with one server.
 
-If the named module fails, the error shows only the traceback frames from the user's files.
+If the named module fails, the error shows traceback frames only from the user's files.
 """
 
 import difflib
@@ -38,7 +38,7 @@ _MAX_LISTED_FILES: Final = 5
 
 @contextmanager
 def running_own_tasks() -> Generator[None]:
-    """Make servers loaded in this block run only this command's tasks, because a fleet may share their store."""
+    """Make the servers that this block loads run only this command's tasks. A fleet may share their store."""
     if RUN_TASKS_VARIABLE in os.environ:
         yield
         return
@@ -51,7 +51,7 @@ def running_own_tasks() -> Generator[None]:
 
 @contextmanager
 def without_log() -> Generator[None]:
-    """Disable logging while a server runs in this process."""
+    """Disable logging during the block, in which a server runs in this process."""
     logging.disable()
     try:
         yield
@@ -63,7 +63,7 @@ class _NamedServer(NamedTuple):
     text: str
     module: str
     attribute: str | None
-    """The server's name; None for a file's only server."""
+    """The server's name; None if the file must have only one server."""
 
 
 class FoundServer(NamedTuple):
@@ -76,28 +76,28 @@ class FoundServer(NamedTuple):
 
 
 def names_server(text: str) -> bool:
-    """Return True if a text has the form of a server name rather than of a command or an address."""
+    """Return True if a text looks like a server's name, and not like a command or an address."""
     target = _parse_target(text)
     if target is None:
         return False
     if target.module.endswith(".py"):
-        # A text with a space is a command (`python server.py`), unless a file has that name.
+        # A text with a space, such as `python server.py`, is a command, unless a file has that name.
         return not any(map(str.isspace, target.module)) or os.path.isfile(target.module)
     return all(part.isidentifier() for part in target.module.split("."))
 
 
 @dataclass(frozen=True, slots=True)
 class _ServerKind:
-    """The kind of server that a command can use."""
+    """A kind of server that a command can use."""
 
     kind: str
     fits: Callable[[object], bool]
     hint: Callable[[object], str] = lambda found: ""
-    """Returns advice for an unsuitable server, or an empty text."""
+    """Function that returns advice for a server of another kind, or an empty text."""
 
 
 def load_server(target: str) -> Server[Any]:
-    """Load a `roundtrip.Server` by name, or call the named function to make one.
+    """Load the `roundtrip.Server` that a text names. If it names a function, call the function to make the server.
 
     Raises:
         CommandFailed: The module or server is missing or fails.
@@ -147,7 +147,8 @@ def find_any_server(target: str) -> FoundServer:
 
 
 def _require_installed(server: object) -> None:
-    """Reject a server without roundtrip whose tools use roundtrip's markers or options. Also check mounted servers.
+    """Reject a server that does not use roundtrip, if its tools use roundtrip's markers or options. Mounted servers are
+    checked as well.
 
     Raises:
         InvalidSignature: roundtrip is not installed on the server, or on a server that is mounted on it.
@@ -156,7 +157,7 @@ def _require_installed(server: object) -> None:
         try:
             from roundtrip import fastmcp
         except ImportError:
-            # roundtrip does not support this FastMCP version, so the server cannot be using roundtrip.
+            # roundtrip does not support this version of FastMCP, so the server cannot be using roundtrip.
             return
         fastmcp.require_installed(cast("Any", server))
     elif attached(server) is None and isinstance(server, MCPServer):
@@ -172,7 +173,7 @@ def _load(text: str, server_kind: _ServerKind) -> FoundServer:
     target = _parse_target(text)
     if target is None:
         raise CommandFailed(f"{text!r} does not name a server; {_TARGETS}")
-    # Standard output is reserved for the command, which may print JSON or serve over stdio.
+    # Keep standard output free for the command, which may print JSON or serve over stdio.
     with redirect_stdout(sys.stderr):
         return _find(target, server_kind)
 
@@ -204,12 +205,12 @@ def _parse_target(text: str) -> _NamedServer | None:
     module, colon, attribute = text.rpartition(":")
     if colon and module and attribute.isidentifier():
         return _NamedServer(text, module, attribute)
-    # The text names no server, only a file. A colon in it may belong to a Windows drive.
+    # The text names only a file, and no server. A colon in it may belong to a Windows drive.
     return _NamedServer(text, text, None) if text.endswith(".py") and not text.startswith(":") else None
 
 
 def _only_server(name: str, module: ModuleType, servers: dict[str, object], server_kind: _ServerKind) -> str:
-    """Return the name of a file's only server, even if several names refer to that server."""
+    """Return the name of a file's only server. It is the only one even if several names refer to it."""
     distinct = {id(server): server for server in servers.values()}
     if len(distinct) == 1:
         return next(iter(servers))
@@ -233,7 +234,7 @@ def _only_server(name: str, module: ModuleType, servers: dict[str, object], serv
 
 
 def _makes_server(value: object, module: ModuleType) -> bool:
-    """Return True for a function of this module that is annotated to return a server."""
+    """Return True if a value is a function of this module whose annotation says that it returns a server."""
     if not inspect.isfunction(value) or value.__module__ != module.__name__:
         return False
     try:
@@ -282,7 +283,7 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        # If another module is missing, the named module exists but cannot import that module.
+        # If another module is missing, the named module exists, but failed to import that module.
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise CommandFailed(f"no module named {name!r}; looked in the current folder and on sys.path") from error
         raise CommandFailed(f"importing {name!r} failed: {_error_text(error)}") from error
@@ -302,10 +303,10 @@ def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise CommandFailed(f"{str(path)!r} is not a Python file")
-    # Make the files in the same folder importable, as Python does for a script.
+    # Like Python when it runs a script, make the files in the script's folder importable.
     _make_importable(path.resolve().parent)
     module = importlib.util.module_from_spec(spec)
-    # Register the module first, because annotations are evaluated in the module that `sys.modules` contains.
+    # Register the module before it runs, because annotations are evaluated in the module that `sys.modules` contains.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -342,7 +343,8 @@ def _frame_lines(error: BaseException) -> Iterator[str]:
     folder = f"{Path.cwd()}{'/' if Path.cwd().parts else ''}"
     lines = [*trace.stack.format()]
     if isinstance(error, SyntaxError):
-        # Add the position of the syntax error, which the stack does not contain. The last line repeats the message.
+        # The stack does not contain the position of a syntax error, so add it. The last line is left out, because it
+        # repeats the message.
         lines += list(trace.format_exception_only())[:-1]
     for line in lines:
         yield line.rstrip("\n").replace(f'"{folder}', '"')

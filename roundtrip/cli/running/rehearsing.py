@@ -1,4 +1,4 @@
-"""Rehearsals of recorded calls on a loaded server, without its log and without a transcript."""
+"""Rehearsals of recorded calls on a loaded server. The server writes neither its log nor a transcript."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ def load_for_rehearsal(target: str) -> Attached:
     Raises:
         CommandFailed: The module or server is missing or fails, or the server does not use roundtrip.
     """
-    # A rehearsal must not write to the transcript that it is compared with.
+    # A rehearsal must not write to the transcript with which it is compared.
     os.environ.pop(TRACE_VARIABLE, None)
     return load_attached(target)
 
@@ -36,7 +36,7 @@ def rehearse(work: Callable[[], Awaitable[T]]) -> T:
         CommandFailed: The server failed.
     """
     try:
-        # The report contains the failures. The server's log lines would only interrupt the report.
+        # The report already contains the failures, so the server's log lines would only interrupt the report.
         with without_log():
             return anyio.run(work)
     except NotReplayable:

@@ -1,4 +1,4 @@
-"""Sockets and processes for commands that serve."""
+"""Sockets and processes for the commands that serve."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ def require_fork(message: str) -> None:
 
 
 def supervise(supervisor: Supervisor) -> int:
-    """Run worker processes until a signal arrives, and return the exit code.
+    """Run worker processes until a signal arrives. Return the exit code.
 
     Raises:
         CommandFailed: The workers cannot start.
@@ -61,7 +61,7 @@ def listen_for(settings: ServeSettings, *, cure: str = "--port") -> socket.socke
 
     Args:
         settings: The host and the port.
-        cure: The option that chooses another address, for the error message.
+        cure: The option that chooses another address. The error message suggests it.
 
     Raises:
         CommandFailed: The address cannot be used.
@@ -75,7 +75,7 @@ def _report_address_errors(host: str, port: int, cure: str = "--port") -> Genera
     try:
         yield
     except OSError as error:
-        # Drop the address, which Python appends to the reason.
+        # Remove the address, which Python appends to the reason.
         reason = (error.strerror or str(error)).partition(" (while attempting")[0]
         at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         raise CommandFailed(f"cannot serve on {at}: {reason}; try another {cure}") from error

@@ -41,7 +41,7 @@ def run(arguments: Namespace) -> int:
 
 
 async def _serve(arguments: Namespace) -> int:
-    # Stored calls can be shown without transcripts.
+    # The pages can show stored calls even without transcripts.
     is_stored_only = arguments.server is not None and not arguments.files and TRACE_VARIABLE not in os.environ
     names = [] if is_stored_only else named_files(arguments)
     server = load_attached(arguments.server) if arguments.server is not None else None
@@ -75,7 +75,7 @@ async def _serve(arguments: Namespace) -> int:
 
 
 def _access(arguments: Namespace, port: int) -> tuple[Access, str]:
-    """Return the access rule, and the announcement to print."""
+    """Return the rule for access to the pages, and the announcement to print."""
     if arguments.users is None:
         if not is_loopback(arguments.host):
             raise CommandFailed(
@@ -95,7 +95,7 @@ def _access(arguments: Namespace, port: int) -> tuple[Access, str]:
 
 
 def _open_index(names: Sequence[str], later: Sequence[Path]) -> CallIndex:
-    """Open the index of the transcripts, or a temporary index if the index file cannot be written."""
+    """Open the index of the transcripts. If the index file cannot be written, open a temporary index."""
     with report_errors(NoTranscript, IndexUnusable):
         try:
             return CallIndex(names, index_path(names), later=later)

@@ -23,7 +23,8 @@ _CUT_OFF_MESSAGE: Final = (
     "the process ended while work was still running; another worker continues it after the lease expires"
 )
 _MARGIN_SECONDS: Final = 15.0
-"""Seconds between the end of the graceful shutdown and a forced exit, if a body still runs in a thread."""
+"""How many seconds after the graceful shutdown the process is forced to exit, if a body is still running in a thread.
+"""
 
 
 def run(arguments: Namespace) -> int:
@@ -76,8 +77,8 @@ async def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Ca
     received: set[int] = set()
 
     def on_signal(number: int) -> None:
-        # The first signal lets bodies finish, and the same signal again aborts them. A supervisor may send both SIGINT
-        # and SIGTERM for one Ctrl-C.
+        # The first signal lets bodies finish, and the same signal again aborts them. A different second signal does
+        # nothing, because a supervisor may send both SIGINT and SIGTERM for one Ctrl-C.
         (abort if number in received else stop).set()
         received.add(number)
 

@@ -1,1 +1,1 @@
-"""Views of `roundtrip trace`. Each module defines one or more views in `COMMANDS`."""
+"""Views of `roundtrip trace`. Each module lists its views in `COMMANDS`."""

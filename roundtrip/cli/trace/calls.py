@@ -1,4 +1,4 @@
-"""Find calls in transcripts, through the index if one exists, and otherwise by reading every line."""
+"""Call lookup in transcripts: through the index if there is one, and otherwise by reading every line."""
 
 import os
 from argparse import Namespace
@@ -20,7 +20,7 @@ from roundtrip.trace.writing.lines import RejectedLine
 from roundtrip.trace.writing.operator_log import operator_log_path
 
 _MAX_CANDIDATES: Final = 10
-"""Maximum number of calls to list in the error for an id that matches no call or several calls."""
+"""How many calls an error lists at most, when an id matches no call or several calls."""
 
 
 class LoadedCalls:
@@ -30,7 +30,7 @@ class LoadedCalls:
         self._traced = traced
 
     def find(self, id: str) -> TracedCall | None:
-        """Return the call with this id, or None."""
+        """Return the call with this id; None if there is no such call."""
         return self._traced.calls.get(id)
 
     def rows(self, filter: CallFilter) -> Iterator[Row]:
@@ -39,11 +39,11 @@ class LoadedCalls:
         return filter.passing(row_of(call) for call in calls if call.id.startswith(filter.start))
 
     def strays(self) -> list[RejectedLine]:
-        """Return rejected tokens whose call is unknown, newest first."""
+        """Return the rejected tokens that belong to no known call, newest first."""
         return sorted(self._traced.strays, key=lambda line: line.at, reverse=True)
 
     def stray_count(self) -> int:
-        """Return how many rejected tokens belong to no known call."""
+        """Return the number of rejected tokens that belong to no known call."""
         return len(self._traced.strays)
 
 
@@ -52,9 +52,9 @@ CallSource = LoadedCalls | CallIndex
 
 
 def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) -> CallSource:
-    """Open the named transcripts, together with the operator log beside them.
+    """Open the named transcripts, and the operator log beside them.
 
-    Print the number of unreadable lines in a warning on standard error.
+    If some lines cannot be read, print a warning with their number on standard error.
 
     Raises:
         CommandFailed: There is nothing to read.
@@ -77,8 +77,8 @@ def open_calls(arguments: Namespace, names: Sequence[str | Path] | None = None) 
 
 
 def _operator_log_beside(names: list[str]) -> list[Path]:
-    """Return the operator log beside the transcripts. Return nothing if it is missing or is already one of the
-    transcripts.
+    """Return the operator log beside the transcripts. Return an empty list if the log is missing, or is already one of
+    the transcripts.
     """
     path = operator_log_path(None, names, os.environ)
     if path is None or not path.is_file():
@@ -86,25 +86,26 @@ def _operator_log_beside(names: list[str]) -> list[Path]:
     try:
         transcripts = {file.resolve() for file in files_of(names)}
     except NoTranscript:
-        # The same error is raised, and reported, when the transcripts are read.
+        # Do not report this error here: reading the transcripts raises the same error.
         return []
     return [] if path.resolve() in transcripts else [path]
 
 
 def find_call(arguments: Namespace) -> TracedCall:
-    """Return the call that the command line names: an id, an unambiguous prefix, or `last` for the newest call.
+    """Return the call that the command line names by its id, by an unambiguous prefix, or as `last`, which is the
+    newest call.
 
     Raises:
-        CommandFailed: There is nothing to read, or not exactly one call matches.
+        CommandFailed: There is nothing to read, no call matches, or several calls match.
     """
     return select_call(open_calls(arguments), arguments.call)
 
 
 def select_call(calls: CallSource, id: str) -> TracedCall:
-    """Return a call by id, unambiguous prefix or `last`. See `find_call`.
+    """Return the call that an id, an unambiguous prefix or `last` names. See `find_call`.
 
     Raises:
-        CommandFailed: Not exactly one call matches.
+        CommandFailed: No call matches, or several calls match.
     """
     name = id.strip()
     if (call := calls.find(name)) is not None:

@@ -20,7 +20,9 @@ _FORMATS: Final[dict[str, tuple[Callable[[TracedCall], str], str]]] = {
     "--html": (html, "a self-contained HTML page for stepping through the rounds"),
     "--mermaid": (mermaid, "a Mermaid sequence diagram"),
 }
-"""Maps each option to the function that renders a call as text without a trailing newline, and to its help text."""
+"""Each option, mapped to a render function and a help text. The function renders a call as text without a trailing
+newline.
+"""
 
 
 def _export_options(parser: OptionsAnywhere) -> None:

@@ -1,4 +1,4 @@
-"""`roundtrip trace fork`: replay a recorded call on the current code, with different answers from a given round on."""
+"""`roundtrip trace fork`: replay a recorded call on the current code, and give different answers from one round on."""
 
 import json
 import sys
@@ -21,8 +21,8 @@ from roundtrip.text import printable
 
 _DESCRIPTION: Final = """\
 Replay a recorded call on the current code up to a round, and continue from there with different answers. Before
-that round, all answers are the recorded ones. From there on, --answer gives new answers; all other unchanged questions
-get their recorded answers.
+that round, all questions get their recorded answers. From that round on, --answer gives new answers; other questions
+get their recorded answers if they have not changed.
 Resolvers run. A body that can ask also runs, with its recorded steps. The fork stops at a step without a recorded
 result, before a body that cannot ask, and before the end of a body that must run once. --run goes past these
 points, with all side effects. Code in the body outside of steps always runs, as in every leg.

@@ -1,4 +1,4 @@
-"""`roundtrip trace index` and `prune`: index transcripts for fast lookups, and delete old ones."""
+"""`roundtrip trace index` and `prune`: index transcripts for fast lookups, and delete old transcripts."""
 
 import os
 import re
@@ -58,7 +58,7 @@ def _size(text: str) -> int:
 
 def _prune(arguments: Namespace) -> int:
     if arguments.older_than is None and arguments.max_size is None:
-        raise CommandFailed("nothing selects files to delete; give --older-than 30d, --max-size 20G, or both")
+        raise CommandFailed("no option selects files to delete; add --older-than 30d, --max-size 20G, or both")
     names = named_files(arguments)
     try:
         operator_log = operator_log_path(None, names, os.environ)

@@ -57,7 +57,7 @@ _COLUMNS: Final = (
 
 
 def _options(parser: OptionsAnywhere) -> None:
-    """Add the filters. A repeated filter accepts any of its values."""
+    """Add the filters. If a filter is repeated, a call may match any of its values."""
     states = [state.value for state in State]
     parser.add_option("--tool", "NAME", "calls of this tool; may have wildcards (*)", repeats=True)
     parser.add_option("--state", "STATE", f"calls in this state: {', '.join(states)}", repeats=True, choices=states)
@@ -85,7 +85,7 @@ def _options(parser: OptionsAnywhere) -> None:
 
 
 def read_reason(text: str) -> str:
-    """Return the rejection reason that a text names. The user may write hyphens instead of spaces.
+    """Return the rejection reason that a text names. The text may have hyphens instead of spaces.
 
     Raises:
         ArgumentTypeError: There is no such reason.
@@ -125,7 +125,7 @@ def _rounds(text: str) -> Callable[[int], bool]:
 
 def _filter(arguments: Namespace) -> CallFilter:
     chosen = {kind: values for kind in FACETS if (values := getattr(arguments, kind, None))}
-    # On the command line, `rounds` is a comparison; in the index, it is a facet.
+    # The command line gives `rounds` as a comparison, but in the index, it is a facet.
     rounds = chosen.pop("rounds", None)
     return CallFilter(chosen, since=arguments.since, rounds=rounds)
 

@@ -49,10 +49,10 @@ from roundtrip.trace.writing.lines import (
 )
 
 _SLOW_RATIO: Final = 2
-"""A run is marked as the slowest if it took more than this multiple of the combined time of all other runs."""
+"""The slowest run is marked if its time divided by the combined time of all other runs exceeds this number."""
 
 _MAX_VALUE_CHARS: Final = 1000
-"""Maximum number of characters of a value to print; `--json` prints values in full."""
+"""The most characters of a value that are printed. With `--json`, values are printed in full."""
 
 _DIM: Final = "dim"
 _HEAD: Final = "bold"
@@ -61,7 +61,7 @@ _WARN: Final = "yellow"
 
 
 def show(call: TracedCall, screen: Screen, *, now: float) -> None:
-    """Show one call: its head, each round, and its end or its open questions."""
+    """Show one call: its head, each round, and either its end or its open questions."""
     _CallView(call, screen, now).draw()
 
 
@@ -123,11 +123,11 @@ class _CallView:
             silent = self._call.silent_servings
             more = f", and {count_text(silent, 'worker')} that fell silent may have begun it" if silent else ""
             return f"the body ran {times_text(times)}{more}"
-        # A killed process may have begun the body without recording its end.
+        # A process may have been killed after the body began and before its end was recorded.
         return "no end of the body is recorded" if self._call.may_have_run else "the body has not run"
 
     def _serving(self, serving: Serving) -> None:
-        """Show one leg on one instance: one part per round, and one for the remaining lines."""
+        """Show one leg on one instance. Each round is one part, and the remaining lines are the last part."""
         done_ms = 0.0
         parts = _parts_of(serving.happened)
         for index, lines in enumerate(parts):
@@ -319,7 +319,7 @@ class _CallView:
 
 
 def _parts_of(lines: Iterable[HappenedLine]) -> list[list[HappenedLine]]:
-    """Split a serving's lines after each round."""
+    """Split a leg's lines after each round."""
     parts: list[list[HappenedLine]] = [[]]
     for line in lines:
         parts[-1].append(line)
@@ -329,7 +329,7 @@ def _parts_of(lines: Iterable[HappenedLine]) -> list[list[HappenedLine]]:
 
 
 def _slowest(runs: Sequence[NodeRun | StepRun]) -> NodeRun | StepRun | None:
-    """Return the run that took most of the time, or None."""
+    """Return the run that took most of the time; None if no run stands out."""
     if len(runs) < _SLOW_RATIO:
         return None
     slow = max(runs, key=lambda run: run.ms)

@@ -32,7 +32,7 @@ def view(
     json: bool = False,
     output: bool = False,
 ) -> Command:
-    """Return a view's command, which takes transcripts as its last arguments."""
+    """Return the command for a view. Its last arguments are transcripts."""
 
     def configure(parser: OptionsAnywhere) -> None:
         additions = ((add_call, call), (options, True), (add_json, json), (add_output, output), (add_files, True))
@@ -44,7 +44,7 @@ def view(
 
 
 def named_files(arguments: Namespace) -> list[str]:
-    """Return the transcripts that the command line names, or else those that the environment names.
+    """Return the transcripts that the command line names. If it names none, return those that the environment names.
 
     Raises:
         CommandFailed: Neither names a transcript.
@@ -57,13 +57,15 @@ def named_files(arguments: Namespace) -> list[str]:
         id = getattr(arguments, "call", None)
         if isinstance(id, str) and os.path.exists(id):
             raise CommandFailed(f"a call must come before the transcript, got {id!r}; write: {LAST} {id}")
-        raise CommandFailed(f"no transcript is given; name a file or directory last, or set {TRACE_VARIABLE}")
+        raise CommandFailed(
+            f"no transcript was given; add a file or directory as the last argument, or set {TRACE_VARIABLE}"
+        )
     return [default]
 
 
 def load(arguments: Namespace) -> Traced:
-    """Read the calls from the transcripts that the user named. Print the number of unreadable lines in a warning on
-    standard error.
+    """Read the calls from the transcripts that the user named. If some lines cannot be read, print a warning with their
+    number on standard error.
 
     Raises:
         CommandFailed: There is nothing to read.
@@ -80,7 +82,8 @@ def load_files(names: Sequence[str | Path]) -> Traced:
     with report_errors(NoTranscript), without_collection():
         reading = read_files(files_of(names))
         traced = join(reading.lines)
-        # The calls live until the command ends, so stop the garbage collector from scanning them again.
+        # Calls stay in memory until the command ends. Freeze them, so that the garbage collector does not scan them
+        # again.
         gc.freeze()
     warn_of_losses(reading.unreadable, reading.newer)
     return traced
@@ -107,11 +110,11 @@ def json_text(value: Mapping[str, Any] | Sequence[Any], *, indent: int | None = 
 
 
 def present(arguments: Namespace, data: Callable[[], Any], draw: "Callable[[Screen], None]") -> None:
-    """Print `data()` as JSON if the user asks for JSON; otherwise, draw on a screen."""
+    """Print `data()` as JSON if the user asks for JSON. Otherwise, call `draw` with a screen."""
     if arguments.json:
         print(json_text(data()), flush=True)
         return
-    # Lazy: JSON output needs no terminal.
+    # Imported on use, because JSON output needs no terminal.
     from roundtrip.cli.trace.terminal import Screen
 
     screen = Screen()
@@ -120,7 +123,7 @@ def present(arguments: Namespace, data: Callable[[], Any], draw: "Callable[[Scre
 
 
 def write_out(arguments: Namespace, text: str) -> None:
-    """Write a text to the `--output` file, or else to standard output.
+    """Write a text to the `--output` file. If there is none, write to standard output.
 
     Raises:
         CommandFailed: The file cannot be written.
@@ -137,5 +140,5 @@ def write_out(arguments: Namespace, text: str) -> None:
 
 
 def _open_for_its_owner(path: str, flags: int) -> int:
-    # Make the file readable only by its owner, like the transcript whose contents it may hold.
+    # Only the owner may read the file, because it may contain values from a transcript.
     return os.open(path, flags, 0o600)

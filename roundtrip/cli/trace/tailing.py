@@ -1,4 +1,4 @@
-"""`roundtrip trace tail`: print events as servers write them, one per line."""
+"""`roundtrip trace tail`: print events as soon as servers write them, one event per line."""
 
 import errno
 import os
@@ -46,7 +46,7 @@ from roundtrip.trace.writing.lines import (
 
 _POLL_SECONDS: Final = 0.2
 _MAX_KNOWN_CALLS: Final = 100_000
-"""Maximum number of calls whose tool the filter remembers. Only the first line of each leg names the tool."""
+"""Maximum number of calls whose tools the filter remembers. Only the first line of a leg names the tool."""
 
 
 class _Filter:
@@ -108,7 +108,7 @@ def _run(arguments: Namespace) -> int:
     pause = _pause_for(sys.stdout)
 
     def poll() -> list[Line]:
-        # Sort by time: the filter learns a call's tool from earlier lines, possibly in another file.
+        # Sort by time, because earlier lines, which may be in another file, tell the filter a call's tool.
         return [line for line in sorted(follower.poll(), key=lambda line: line.at) if filter.passes(line)]
 
     past = poll()
@@ -134,7 +134,7 @@ def _check(names: Iterable[str]) -> None:
 
 
 def _print(lines: Iterable[Line], filter: _Filter, screen: Screen | None) -> None:
-    """Print lines on the screen; without a screen, as JSON."""
+    """Print lines on the screen. If there is no screen, print JSON."""
     for line in lines:
         if screen is None:
             print(json_text(line.model_dump(exclude_unset=True), indent=None))
@@ -184,7 +184,7 @@ def _event(line: Line) -> list[Part]:
 def _pause_for(stream: TextIO) -> Callable[[], None]:
     """Return a function that waits briefly, and raises `BrokenPipeError` if the stream's reader has disconnected."""
     try:
-        # Windows has no poll.
+        # Windows does not have `select.poll`.
         fd, poller = stream.fileno(), select.poll()
     except (AttributeError, OSError, ValueError):
         return partial(time.sleep, _POLL_SECONDS)

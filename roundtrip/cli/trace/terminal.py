@@ -1,6 +1,6 @@
-"""Output for views: styled on a terminal if rich is installed, and plain columns and lines otherwise.
+"""Output of views: styled on a terminal if rich is installed, otherwise in plain columns and lines.
 
-Recorded text is untrusted: every string passes through `printable`, and no string is parsed as markup.
+Recorded text is untrusted. So every string passes through `printable`, and markup in a string is never parsed.
 """
 
 import shutil
@@ -38,20 +38,20 @@ _DRAWN_CHARS: Final = "".join(SYMBOLS.values()) + "→·…─"
 _COLUMN_GAP_CHARS: Final = 2
 _MIN_WIDTH_CHARS: Final = 20
 _MAX_DRAWN_ROWS: Final = 1000
-"""Tables with more rows are printed plain, because styling them is slow."""
+"""The most rows that a styled table may have. Larger tables are printed plain, because styling is slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Table column. A narrow terminal omits the columns with the highest `drop` first. Columns with 0 are never
-    omitted.
+    """Table column. If the terminal is narrow, the columns with the highest `drop` are omitted first. A column whose
+    `drop` is 0 is never omitted.
     """
 
     title: str
     right: bool = False
     drop: int = 0
     folds: bool = False
-    """True to wrap long texts; otherwise they are cut."""
+    """True if long texts are wrapped, False if they are cut."""
 
 
 class Screen:
@@ -61,7 +61,7 @@ class Screen:
         self._out: TextIO = out if out is not None else sys.stdout
         wrapper: object = self._out
         if isinstance(wrapper, TextIOWrapper):
-            # Escape characters that the encoding lacks, instead of raising UnicodeEncodeError.
+            # If the encoding lacks a character, escape it instead of raising UnicodeEncodeError.
             cast("TextIOWrapper[Any]", wrapper).reconfigure(errors="backslashreplace")
         self.ascii = not _can_encode(self._out.encoding, _DRAWN_CHARS)
         width = max(_MIN_WIDTH_CHARS, shutil.get_terminal_size().columns)
@@ -84,12 +84,12 @@ class Screen:
         self._console.print(Padding(text, (0, 0, 0, indent)) if indent else text)
 
     def lines(self, lines: Iterable[Line]) -> None:
-        """Print lines; each has an indent and parts."""
+        """Print lines. Each line consists of an indent and its parts."""
         for indent, parts in lines:
             self.line(*parts, indent=indent)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Part]]) -> None:
-        """Print rows under their column titles."""
+        """Print a table with column titles."""
         styled = [[self._styled(cell) for cell in row] for row in rows]
         cells = [[text for text, _ in row] for row in styled]
         titles = [column.title for column in columns]
@@ -108,7 +108,7 @@ class Screen:
         self._out.flush()
 
     def _styled(self, part: Part) -> tuple[str, str]:
-        """Return a printable text and its style."""
+        """Return a part's text in printable form, and its style."""
         text, style = (part, "") if isinstance(part, str) else part
         text = printable(text)
         return text.translate(_ASCII_REPLACEMENTS) if self.ascii else text, style

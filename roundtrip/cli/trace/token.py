@@ -1,4 +1,4 @@
-"""`roundtrip trace token`: show a token's content."""
+"""`roundtrip trace token`: show what a token contains."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, fo
 
 _MAX_KEYS_BYTES: Final = 64 * 1024
 _ROLE_LINE: Final = re.compile(rb"(?:\s*#[^\n]*\n)*\s*(?:signs|next|former)\s")
-"""The beginning of a file written by `roundtrip keys`. Each line states a key's role."""
+"""The beginning of a file that `roundtrip keys` wrote. Each line begins with a key's role."""
 _LABEL_CHARS: Final = 11
 _TOKENLIKE: Final = re.compile(r"(?:r[1-9][a-z]|v1|rt1)[A-Za-z0-9_-]{0,4}\.[A-Za-z0-9_-]{16}")
 _SIGNATURE_STYLES: Final = {
@@ -42,7 +42,7 @@ _SEALED_TEXTS: Final = {
 
 
 class TokenUnreadable(CommandFailed):
-    """A text that is not a token, or that no server would accept."""
+    """The text is not a token, or no server would accept it."""
 
     exit_code = 1
 
@@ -83,7 +83,7 @@ def _read_token(source: str) -> str:
             "every user of the machine can see it in the process list. Pipe it from the clipboard "
             "(`xclip -o | roundtrip trace token -`, `pbpaste | …`), or save it to a file and name the file"
         )
-    # Leave room for whitespace around the token.
+    # The limit leaves room for whitespace around the token.
     raw = _read(source, limit=MAX_TOKEN_BYTES + 1024, content="token").strip()
     if not raw:
         raise CommandFailed("there is no token: " + ("standard input" if source == "-" else "the file") + " is empty")
@@ -104,7 +104,7 @@ def _read_keys(file: str | None) -> list[bytes]:
 
 
 def keys_of_environment() -> list[bytes]:
-    """Read the keys from the environment, as servers do. Return an empty list if the variables are unset or empty.
+    """Read the keys from the environment, as servers do. If the variables are unset or empty, return an empty list.
 
     Raises:
         CommandFailed: The variables are invalid.
@@ -116,7 +116,7 @@ def keys_of_environment() -> list[bytes]:
 
 
 def _read(source: str, *, limit: int, content: str) -> bytes:
-    # The user may have passed the secret itself as the file name, so the message does not repeat the name.
+    # Do not put the file name into the message, because the user may have passed the secret itself as the name.
     with report_errors(OSError, ValueError, about=f"cannot read the file with the {content}: "):
         if source == "-":
             raw = sys.stdin.buffer.read(limit + 1)

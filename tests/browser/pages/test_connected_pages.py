@@ -14,7 +14,7 @@ from tests.browser.conftest import Axe, Tab, expect, scroll_width
 from tests.browser.pages.conftest import HOSTILE, LONG, Scheme, has_tall_button, log_in, markup_of, press, see
 from tests.browser.pages.connected import MAX_AGE_SECONDS, Asked, ConnectedShop, connected_shop
 
-ANSWERED = "Nothing was sent this time: this was already answered, or it has changed."
+ANSWERED = "Nothing was sent this time: the question was already answered, or it has changed."
 NOTHING = "There is nothing to answer here"
 
 

@@ -279,10 +279,10 @@ async def test_leg_through_a_search_waits_for_its_own_client() -> None:
 @each_class
 def test_approvals_need_known_callers_and_an_inbox(kind: str) -> None:
     pages = Pages(base_url=BASE, authenticate=person)
-    with pytest.raises(ValueError, match="approvals= needs to know callers"):
+    with pytest.raises(ValueError, match="approvals= needs a server that knows its callers"):
         made(kind, principal=None, pages=pages, approvals=Approvals(groups={"fred": ["finance"]}))
     _, tool = made(kind)
-    with pytest.raises(InvalidSignature, match=r"needs approvals=Approvals\(groups=...\) on its server"):
+    with pytest.raises(InvalidSignature, match=r"needs a server with approvals=Approvals\(groups=...\)"):
         tool(roundtrip.tool(confirm=Approve("Refund?", by="finance"))(plain_refund))
 
 

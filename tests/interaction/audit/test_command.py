@@ -138,8 +138,8 @@ def test_redirects_and_proxies_are_not_followed(
 
 
 WRONG_USAGE = [
-    (["http://127.0.0.1:1/mcp"], "no tool is named"),
-    (["--tool", "book"], "there is no server"),
+    (["http://127.0.0.1:1/mcp"], "no tool was given"),
+    (["--tool", "book"], "no server was given"),
     (["http://127.0.0.1:1/mcp", "--tool", "book={"], "--tool book: the arguments are not JSON"),
     (["http://127.0.0.1:1/mcp", "--tool", "book=1"], "--tool book: the arguments must be a JSON object"),
     (["http://127.0.0.1:1/mcp", "--tool", "book", "--tool", "book"], "--tool book is given twice"),

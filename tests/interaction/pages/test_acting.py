@@ -189,7 +189,7 @@ async def test_reminder_needs_a_function_and_an_approval(log: Path) -> None:
     server = shop(approvals=Approvals(groups=GROUPS, on_pending=lambda one: None))
     async with open_shop(server) as url, client_of(url) as client:
         asked = await client.call_tool("partly", {"order": "Emma"})
-        with pytest.raises(CallNotChanged, match="waits for no approval"):
+        with pytest.raises(CallNotChanged, match="is not waiting for an approval"):
             await operator_of(server, log).act(call_in(asked), "remind")
 
 

@@ -528,9 +528,9 @@ def test_registration_refuses_what_cannot_be_checked() -> None:
     def pay_wrong(approval: Annotated[int, Resolve(approved)]) -> str:
         return ""
 
-    with pytest.raises(InvalidSignature, match="needs approvals="):
+    with pytest.raises(InvalidSignature, match="needs a server with approvals="):
         plain.add_tool(pay, confirm=Approve("Pay {amount}?", by="finance"))
-    with pytest.raises(InvalidSignature, match="needs approvals="):
+    with pytest.raises(InvalidSignature, match="needs a server with approvals="):
         plain.add_tool(pay_some)
     server = shop()
     server.add_tool(pay_some)
@@ -573,8 +573,8 @@ async def test_unknown_group_is_reported(caplog: pytest.LogCaptureFixture) -> No
     who, cure = "no person can decide", "correct by=, or add the group"
     assert [line for line in caplog.messages if who in line] == [
         f"tool 'pay': {who} Approve(by='finanze'), because Approvals(groups=...) has only 'finance', 'safety'; {cure}",
-        f"{who} approval 'taking', because Approvals(groups=...) does not have its group, but only "
-        f"'finance', 'safety'; {cure}",
+        f"{who} approval 'taking', because its group is unknown: Approvals(groups=...) has only 'finance', 'safety'; "
+        f"{cure}",
     ]
 
 

@@ -312,10 +312,10 @@ async def test_trace_names_the_model(tmp_path: Path) -> None:
 
 WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ("form", {}, "channels must be a list of names, such as"),
-    ([], {}, "channels must not be empty"),
+    ([], {}, "channels must have at least one name"),
     (["form", "phone"], {}, "channels must have only known names, got 'phone'"),
     (["url"], {}, "channels must not have 'url' without pages"),
-    (["local"], {"pages": Pages(base_url=BASE)}, "without a local page"),
+    (["local"], {"pages": Pages(base_url=BASE)}, "without local pages"),
     (
         ["url"],
         {"pages": Pages(local=True)},

@@ -57,7 +57,7 @@ async def test_actions_print_their_outcome_and_are_logged(log: Path, capsys: pyt
         f"{other.split('.')[0]}: expired",
         f"{call}: only lost tasks can be retried, and this task is cancelled",
     ]
-    assert out[5].startswith(f"{call}: the server notifies no groups; give it")
+    assert out[5].startswith(f"{call}: the server does not notify groups; give it")
     lines = logged(log)
     assert [(line.action, line.outcome) for line in lines] == [
         ("cancel", "done"),

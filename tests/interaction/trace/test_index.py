@@ -193,7 +193,7 @@ def test_prune_needs_a_bound(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
     check_each(
         [
-            ([], "nothing selects files to delete"),
+            ([], "no option selects files to delete"),
             (["--max-size", "many"], "must be a size such as 500M or 20G, got 'many'"),
             (["--older-than", "ever"], "is not a time"),
         ],

@@ -70,7 +70,7 @@ async def test_expired_approval_is_replaced() -> None:
     ("settler", "error", "text"),
     [
         (None, BodyMistake, "'refund' needs an inbox"),
-        (ApprovalSettler({}, 59.0), BodyMistake, "within= must be at most 59 seconds"),
+        (ApprovalSettler({}, 59.0), BodyMistake, "within= must not exceed its call's lifetime"),
         (ApprovalSettler({}, math.inf, knows_caller=False), CallerUnknown, "refund"),
     ],
 )

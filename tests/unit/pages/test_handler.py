@@ -62,7 +62,7 @@ async def test_answer_is_taken_once_and_leads_back_to_the_page() -> None:
     # The question is asked once more, and needs another form.
     again = await browser.post(page.body())
     assert again.status_code == 409
-    assert "this was already answered, or it has changed." in read_page(again.text).text
+    assert "the question was already answered, or it has changed." in read_page(again.text).text
     assert len(asked.answers) == 1
     await browser.post((await browser.open()).fill("q0-f0", "Ada").body())
     assert "Hello Ada" in (await browser.open()).text
@@ -308,7 +308,7 @@ async def test_origin_is_written_as_browsers_write_it() -> None:
 def test_weak_keys_are_rejected() -> None:
     weak: list[list[bytes]] = [[], [b"short"], [KEY, b""]]
     for keys in weak:
-        with pytest.raises(ValueError, match="keys must have at least one key, and each at least 16 bytes"):
+        with pytest.raises(ValueError, match="keys must have at least one key, and each key at least 16 bytes"):
             Browser(MemoryCalls({}), keys=keys)
 
 

@@ -63,4 +63,4 @@ def test_missing_call_or_file_is_an_error(tmp_path: Path, capsys: pytest.Capture
     assert main(["trace", "diff", RETRY, f"{path}.gone:{RETRY}", path]) == 2
     assert "there is no call" in capsys.readouterr().err
     assert main(["trace", "diff", RETRY, LIVE]) == 2
-    assert "no transcript is given; name a file" in capsys.readouterr().err
+    assert "no transcript was given; add a file" in capsys.readouterr().err

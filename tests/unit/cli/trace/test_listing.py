@@ -168,7 +168,7 @@ def test_command_without_its_transcript_says_how_to_name_one(
         assert main(["trace", *arguments]) == 2
         assert message in capsys.readouterr().err
 
-    how = "no transcript is given; name a file or directory last, or set ROUNDTRIP_TRACE"
+    how = "no transcript was given; add a file or directory as the last argument, or set ROUNDTRIP_TRACE"
     check_each(
         [
             (["ls"], how),
