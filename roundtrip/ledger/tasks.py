@@ -377,8 +377,7 @@ async def change_task(
         work: Receives the entry and the current time, and changes the entry in place. It may raise. It runs again if
             another process wrote first.
         seen: The worker's last view of the task. With it, the first attempt need not read the task. Every further
-            attempt
-            reads the task and updates this view.
+            attempt reads the task and updates this view.
         ended: If this change ended the task, this function receives the previous state, the task and the time.
 
     Raises:

@@ -127,8 +127,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         principal: A function that returns a token's owner. The default returns the authenticated identity; `False`
             binds tokens to no owner.
         audience: The service that tokens are for. The default is the server's name.
-        request_state_security: The SDK's policy, which replaces `keys`. The policy's codec then carries the
-            journal.
+        request_state_security: The SDK's policy, which replaces `keys`. The policy's codec then carries the journal.
         seal_keys: Keys that seal values computed by the server, for use with `request_state_security`.
         build: A name for this build of the application. The default is a digest of the tools' source.
         trace: Where to record calls: a transcript's path, a `Recorder`, another tracer, a function that is called with

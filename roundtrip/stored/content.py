@@ -399,8 +399,8 @@ class CallSeal:
         """Return a task's content from its stored form.
 
         Raises:
-            ContentUnreadable: No key of this server opens the content, or the content has fields that this build
-                does not know.
+            ContentUnreadable: No key of this server opens the content, or the content has fields that this build does
+                not know.
         """
         values = self.open(stored, call_id, "content")
         if not values.keys() <= _KEY_NAMES:

@@ -138,8 +138,8 @@ class CallLease(Lease):
 
         Args:
             work: Changes the task.
-            patience: How many seconds to retry while the store cannot be used. Retries last at least until the
-                lease ends.
+            patience: How many seconds to retry while the store cannot be used. Retries last at least until the lease
+                ends.
 
         Raises:
             CallTakenOver: The lease is lost, or the task cannot be read or written. Another worker then continues from

@@ -103,18 +103,18 @@ class User:
     """A scripted person who calls tools through a real `mcp` client.
 
     Args:
-        server: A server object, a server factory, a URL, the command of a stdio server, or a transport. A list of
-            these is a fleet; each item is an instance. A factory may accept `keys=`.
-        answers: The answers, by question name, by a compiled pattern that matches the message, or by a function of
-            the `AskedQuestion`. An answer is form content (a mapping or a model), the value of a form with one field,
+        server: A server object, a server factory, a URL, the command of a stdio server, or a transport. A list of these
+            is a fleet; each item is an instance. A factory may accept `keys=`.
+        answers: The answers, by question name, by a compiled pattern that matches the message, or by a function of the
+            `AskedQuestion`. An answer is form content (a mapping or a model), the value of a form with one field,
             `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE` or `LEAVE`. A list of answers is used in order, one each time the
             question is asked. A list of mappings has one mapping per round.
         visits: The page visits, under the same keys as answers. A visit is a function, plain or asynchronous, that
             takes a `Visit` and plays the browser. A list of visits is used in order, one each time the page is asked
             for. The user accepts the question, and continues when the function returns.
-        approver: One or more `Approver`s, who decide approvals while the call waits for them. The user accepts the
-            page that shows who must decide, and requests the result with `continue_call`, as models do. The decisions
-            are in `Conversation.approvals`.
+        approver: One or more `Approver`s, who decide approvals while the call waits for them. The user accepts the page
+            that shows who must decide, and requests the result with `continue_call`, as models do. The decisions are in
+            `Conversation.approvals`.
         patience: Seconds in which `done=` must report a page as finished after the user agreed to visit it. The limit
             is five times as long for a server in another process, for a task until its status changes, and for an
             approval. A server in another process also waits for its own `wait=`.
@@ -131,9 +131,9 @@ class User:
         missing_capabilities: Capabilities that the client does not declare: "elicitation" (forms and pages),
             "sampling".
         client: "no-elicitation" for a client that cannot be asked, "links" for one that shows links but no forms; by
-            default, the client shows both. On the question pages of a server in this process (`Server(pages=...)`),
-            the user gives the same answers, and calls `continue_call` if a result says so. If the server has the
-            channel "model", the user also answers questions that a model may answer, through `continue_call`.
+            default, the client shows both. On the question pages of a server in this process (`Server(pages=...)`), the
+            user gives the same answers, and calls `continue_call` if a result says so. If the server has the channel
+            "model", the user also answers questions that a model may answer, through `continue_call`.
         page_headers: Headers that the user's browser sends to question pages, such as a login cookie.
         record_messages: Keep every JSON-RPC message in `Conversation.messages`. This needs HTTP.
         allow_error: Allow the call to end with a protocol error, in `Conversation.error`, or with an unknown tool.

@@ -139,8 +139,7 @@ class LegThreads:
             lane: The function's lane. A function without a lane runs in any thread.
             pool: The pool that provides the function's slot.
             is_alone: True if nothing else in the leg can run at the same time. The loop itself then waits a moment for
-                a
-                function that is usually quick, because waking the loop takes longer.
+                a function that is usually quick, because waking the loop takes longer.
             begun: Called if the loop continues while the function runs.
 
         Raises:

@@ -26,8 +26,7 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
     Args:
         lines: The lines. Lines from different calls may be interleaved.
         omitted: The requests that an earlier join omitted, by call id. In this case, `lines` must contain the lines
-            that
-            remained and any new lines.
+            that remained and any new lines.
     """
     # The key includes the leg, because a process that restarts under the same name restarts its serving count.
     servings: dict[tuple[str, str, int, int], Serving] = {}
