@@ -144,7 +144,7 @@ async def test_body_that_waits_longer_than_its_call_lives_says_so() -> None:
 
     call = await User(server_with(pay, task=True)).call("pay")
     assert call.is_error
-    assert "within= must be at most 3600" in call.text
+    assert "within= must not exceed its call's lifetime of 3600 s" in call.text
     task = await User(server_with(pay, task=True), era=Era.TASK, approver=approver()).call("pay")
     assert task.text == "paid"
 

@@ -308,7 +308,7 @@ async def test_services_do_not_share_calls(kind: str, tmp_path: Path) -> None:
         assert wiki.internals.storage.tasks is not None
         operations, foreign = CallOperations(wiki.internals.storage.tasks.book), handle_in(pay).partition(".")[0]
         for change in (operations.cancel(foreign), operations.retry(foreign, even_once=True)):
-            with pytest.raises(CallNotChanged, match="another service's"):
+            with pytest.raises(CallNotChanged, match="belongs to another service"):
                 await change
 
         page = (await Browser(at_shop, "ann").open(link_in(pay))).text

@@ -95,4 +95,4 @@ def test_tail_follows_files_and_nothing_else(tmp_path: Path, capsys: pytest.Capt
     assert main(["trace", "tail", str(tmp_path / "pipe")]) == 2
     assert "can follow only files and directories" in capsys.readouterr().err
     assert main(["trace", "tail"]) == 2
-    assert "no transcript is given; name a file" in capsys.readouterr().err
+    assert "no transcript was given; add a file" in capsys.readouterr().err

@@ -118,7 +118,7 @@ def test_missing_empty_and_unusable_keys_are_errors(tmp_path: Path, monkeypatch:
         [
             ({}, ["--keys-file", none], "cannot read the file with the keys"),
             ({}, ["--keys-file", str(empty)], "contains no keys"),
-            ({"ROUNDTRIP_KEYS": "too-short-a-key"}, [], "keys[0] has 15 bytes"),
+            ({"ROUNDTRIP_KEYS": "too-short-a-key"}, [], "keys[0] must have at least 32 random secret bytes, got 15"),
             ({"ROUNDTRIP_KEY_FILE": none}, [], "ROUNDTRIP_KEY_FILE: the key file"),
             ({"ROUNDTRIP_KEY_FILE": none, "ROUNDTRIP_KEYS": "a" * 64}, [], "are both set; unset one of them"),
         ],
