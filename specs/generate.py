@@ -1,6 +1,6 @@
-"""Generator for the pages in this folder that follow from code: `python -m specs.generate`.
+"""Generator for the pages that are derived from code. Run it with `python -m specs.generate`.
 
-With `--check` it writes nothing and fails if a page is stale; a test does the same.
+With `--check`, it does not write pages, but fails if a page is stale. A test makes the same check.
 """
 
 import argparse
@@ -35,29 +35,29 @@ _ID: Final = re.compile(r"[SF]\d+")
 
 
 _ENTRY_TEXT: Final = """\
-If a tool runs once, a ledger has an entry for each of its calls. A call without an entry is `free`.
+If a tool must run once, a ledger has an entry for each of its calls. A call without an entry is `free`.
 `ledger/memory.py` and `ledger/sqlite.py` look up events in the table (`ledger/entry.py`), and `ledger/redis.py` sends
-the table to Redis. A property test checks that all three follow it.
+the table to Redis. A property test checks that all three ledgers follow the table.
 
-A ledger runs no timer. It applies `lapse` and `forget` when it reads an entry whose time has passed. It also applies
-`lapse` if the holder's process is certainly dead (`ledger/lease.py`), because its supervisor has reaped it. A claim is
-`hold` or `start`. If the tool's body may run again, `reopen` can come first. Only the holder may claim an entry that is
-not `free`.
+A ledger does not use timers. It applies `lapse` and `forget` when it reads an entry whose time has passed. It also
+applies `lapse` if the holder's process is certainly dead, because a supervisor has reaped it (`ledger/lease.py`). A leg
+makes a claim with `hold` or `start`. If the tool's body may run again, `reopen` can come first. Only the holder may
+claim an entry that is not `free`.
 
-Each claim on a `free` entry has an *epoch*, greater than all earlier epochs. Each operation by a holder names its
-epoch, and the ledger rejects any epoch other than the entry's. So a holder that was paused past its lease cannot
-overwrite its successor."""
+Each claim on a `free` entry has an *epoch* that is greater than all earlier epochs. A holder names its epoch in each
+operation, and the ledger rejects the operation if the entry has another epoch. Therefore, a holder that was paused
+until after its lease cannot overwrite its successor."""
 
 
 _TASK_TEXT: Final = """\
-A task is a stored call. For every store, `ledger/tasks.py` looks up events in the table: a store compares and sets,
-and decides nothing.
+A task is a stored call. `ledger/tasks.py` looks up events in the table for every store. A store only compares and sets
+values, and does not make decisions.
 
-A store runs no timer. `ledger/tasks.py` applies `wake`, `lapse`, `lose` and `expire` when it reads a task whose time
-has passed. If the running body must not begin twice, `lose` replaces `lapse`.
+A store does not use timers. `ledger/tasks.py` applies `wake`, `lapse`, `lose` and `expire` when it reads a task whose
+time has passed. If the running body must not begin twice, it applies `lose` instead of `lapse`.
 
-Each claim has a new *epoch*. Each write by a worker names its epoch, and is rejected if the task has another epoch.
-So a worker stops there if it was paused past its lease, or if its task was cancelled."""
+Each claim has a new *epoch*. A worker names its epoch in each write, and the write is rejected if the task has another
+epoch. Therefore, a worker stops at a write if it was paused until after its lease, or if its task was cancelled."""
 
 
 def render() -> dict[str, str]:
@@ -99,15 +99,15 @@ def _machine_page() -> str:
             "# The machines",
             "",
             "Generated from `machine/table.py` and `ledger/machines.py` by `python -m specs.generate`.",
-            "[machine.json](machine.json) has the same in JSON. The `transitions` library draws the diagrams.",
+            "[machine.json](machine.json) has the same machines as JSON. The `transitions` library draws the diagrams.",
             "",
-            "An event without an arrow in a state changes nothing: a call raises `IllegalTransition`, and a ledger",
-            "rejects the operation.",
+            "If a state has no arrow for an event, the event changes nothing. A call then raises `IllegalTransition`,",
+            "and a ledger rejects the operation.",
             "",
             "## A call",
             "",
-            "Every call follows this machine, in both eras. `begin_leg` in `machine/call.py` starts a leg, and only",
-            "`engine/leg_run.py`, `engine/silent_body.py` and `engine/rounds.py` move the call through it.",
+            "Every call follows this machine, in both eras. `begin_leg` in `machine/call.py` starts a leg. Only",
+            "`engine/leg_run.py`, `engine/silent_body.py` and `engine/rounds.py` move a call through the machine.",
             "",
             *_machine_tables(CALL_MACHINE),
             "",
@@ -157,12 +157,12 @@ def _protocol_page() -> str:
         [
             "# The protocol's clauses",
             "",
-            "Generated by `python -m specs.generate` from `specs/requirements.py` and from test docstrings, which name",
-            "the clauses that they show (`Shows S7.`).",
+            "Generated by `python -m specs.generate` from `specs/requirements.py` and from test docstrings. These",
+            "name the clauses that their tests show (`Shows S7.`).",
             "",
-            "S clauses concern input-required results and request states, F clauses concern forms. The ids are ours,",
-            "the levels are the specification's. `roundtrip audit` checks the clauses, in parts, on any server.",
-            "Module paths are relative to `roundtrip/`, test paths to `tests/`.",
+            "S clauses concern input-required results and request states. F clauses concern forms. The ids are ours,",
+            "but the levels come from the specification. `roundtrip audit` checks parts of the clauses on any server.",
+            "Module paths are relative to `roundtrip/`, and test paths are relative to `tests/`.",
             "",
             "| id | level | requirement | modules that meet it | tests that show it |",
             "|---|---|---|---|---|",
@@ -186,11 +186,11 @@ def _title(test: str) -> str:
 
 
 def shown(tests: Path) -> dict[str, list[str]]:
-    """Return the tests that show each clause, as `path::name`."""
+    """Return, for each clause, the tests that show it, as `path::name`."""
     found: dict[str, list[str]] = {}
     for path in sorted(tests.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
-        # Most modules show no clause, and parsing all of them is slow.
+        # Skip modules that do not show a clause, because parsing all modules is slow.
         if _SHOWS.search(source) is None:
             continue
         for name, ids in _claims(ast.parse(source)):
@@ -211,7 +211,7 @@ def _claims(module: ast.Module) -> Iterator[tuple[str, list[str]]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write or check the pages, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m specs.generate", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is stale")
+    parser.add_argument("--check", action="store_true", help="do not write pages; fail if a page is stale")
     check = parser.parse_args(arguments).check
     pages = render()
     stale = [name for name, text in pages.items() if not _is_current(SPECS / name, text)]

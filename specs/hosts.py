@@ -18,7 +18,7 @@ _HOSTS: Final = (
     ("VS Code with GitHub Copilot", "Visual Studio Code", ""),
     ("MCP Inspector", "inspector-cli", "2.12.0"),
 )
-"""Each host's title, announced name, and the version that its sources describe."""
+"""For each host: its title, the name that it announces, and the version that its sources describe."""
 _LATEST: Final = "9999"
 _SHOWN: Final = {Support.YES: "yes", Support.NO: "no", Support.DEPENDS: "depends", Support.UNKNOWN: "?"}
 

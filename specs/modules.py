@@ -25,7 +25,7 @@ _FIRST_ROOM_OF_LAYER: Final = {
     "roundtrip.visibility": 6,
     "roundtrip.trace.drawings": 7,
 }
-"""Each layer on the page begins with this entry in pyproject.toml, and reaches up to the next layer."""
+"""The entry in pyproject.toml at which each layer on the page begins. A layer ends where the next layer begins."""
 
 
 def architecture_page() -> str:
@@ -40,7 +40,7 @@ def modules_page() -> str:
 
 
 def _layers() -> list[list[str]]:
-    """Return the import contract's layers from the bottom, each with its packages and modules."""
+    """Return the import contract's layers, each with its packages and modules. The lowest layer comes first."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]

@@ -8,7 +8,7 @@ __all__ = ["REQUIREMENTS", "Requirement"]
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One clause. If it does not apply to roundtrip yet, `later` names what it waits for."""
+    """One clause. If the clause does not apply to roundtrip yet, `later` names the feature that it waits for."""
 
     id: str
     level: Literal["MUST", "SHOULD", "MAY"]
@@ -21,42 +21,42 @@ REQUIREMENTS: Final = (
     Requirement(
         "S1",
         "MUST",
-        "Only `tools/call`, `prompts/get` and `resources/read` may answer that they need input.",
+        "Only responses to `tools/call`, `prompts/get` and `resources/read` may ask for input.",
         ("legs/boundary.py", "server/server.py"),
     ),
     Requirement(
         "S2",
         "MUST",
-        'Such an answer has `resultType: "input_required"` and carries questions, a request state, or both.',
+        'Such a response has `resultType: "input_required"`, and contains questions, a request state, or both.',
         ("engine/leg.py", "server/server.py"),
     ),
     Requirement(
         "S3",
         "MUST",
-        "Questions have unique keys, and each is a form, a sampling request or a request for roots.",
+        "Each question has a unique key, and is a form, a sampling request or a request for roots.",
         ("resolvers/planner.py", "questions/wire.py"),
     ),
     Requirement(
         "S4",
         "MUST",
-        "A returned request state may come from an attacker: verify it, and reject it if it is invalid.",
+        "A request state may come from an attacker. The server must verify each one, and reject invalid ones.",
         ("tokens/token.py", "legs/boundary.py", "legs/requests.py"),
     ),
     Requirement(
         "S5",
         "SHOULD",
-        "A request state is bound to the caller, to a short time and to its request. It can still be used "
-        "more than once.",
+        "A request state is valid only for its caller, for its request and for a short time. It can still be "
+        "used more than once.",
         ("tokens/binding.py", "legs/boundary.py", "machine/journal_bytes.py"),
     ),
     Requirement(
         "S6",
         "MUST",
-        "Ask only questions whose capability the client declared; otherwise name the missing one, with `-32021`.",
+        "Ask only questions whose capability the client declared. Name a missing capability with `-32021`.",
         ("questions/wire.py", "engine/leg.py", "tools/registered.py"),
     ),
-    Requirement("S7", "SHOULD", "A missing answer is requested again.", ("engine/answers.py",)),
-    Requirement("S8", "SHOULD", "An answer without a question is ignored.", ("engine/answers.py",)),
+    Requirement("S7", "SHOULD", "The server asks again if an answer is missing.", ("engine/answers.py",)),
+    Requirement("S8", "SHOULD", "The server ignores an answer without a question.", ("engine/answers.py",)),
     Requirement(
         "S9",
         "SHOULD",
@@ -65,12 +65,12 @@ REQUIREMENTS: Final = (
     ),
     Requirement("S10", "MUST", "Do not rely on the client to come back.", ("engine/leg.py", "machine/journal.py")),
     Requirement(
-        "S11", "MUST", "Forms never ask for secrets; pages do.", ("questions/forms.py", "questions/markers.py")
+        "S11", "MUST", "Only pages may ask for secrets, not forms.", ("questions/forms.py", "questions/markers.py")
     ),
     Requirement(
         "S12",
         "MUST",
-        "The page behind a question checks that its visitor is the user who was asked.",
+        "A question's page checks that its visitor is the user who was asked.",
         ("tokens/tickets.py", "legs/asking.py", "server/server.py"),
     ),
     Requirement(
@@ -87,5 +87,5 @@ REQUIREMENTS: Final = (
         ("questions/forms.py",),
     ),
     Requirement("F3", "MAY", "Every field may have a default.", ("questions/forms.py",)),
-    Requirement("F4", "MUST", "A form has no nesting, no `$ref` and no null.", ("questions/forms.py",)),
+    Requirement("F4", "MUST", "A form must not contain nested objects, `$ref` or null.", ("questions/forms.py",)),
 )

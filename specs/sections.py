@@ -6,7 +6,7 @@ __all__ = ["with_section"]
 
 
 def with_section(text: str, name: str, rows: Iterable[str], *, command: str = "python -m specs.generate") -> str:
-    """Return a page with one section's rows replaced.
+    """Return a page in which one section's rows are replaced.
 
     Raises:
         ValueError: The page does not have the section.

@@ -17,10 +17,12 @@ __all__ = ["REFUSED", "RESTARTED", "VECTORS", "Vector", "read_vectors", "vectors
 VECTORS: Final = Path(__file__).resolve().parent / "vectors" / "v3.json"
 
 REFUSED: Final = VECTORS.with_name("v2.json")
-"""Tokens in the previous format, which no version reads any more: its pins could be made to collide."""
+"""Tokens in the previous format. No version reads this format any more, because its pins could be made to collide."""
 
 RESTARTED: Final = VECTORS.with_name("v3-restarted.json")
-"""A token from 0.2.0 whose call began again after it had expired. No version writes such tokens any more."""
+"""A token from release 0.2.0, for a call that began again after the call had expired. No version writes such tokens any
+more.
+"""
 
 _OLD: Final = "3919fa587bac6fb29f361ef9093d9aaf66045d4c70ecdcdd95800bb8ac4bf9f0"
 _NEW: Final = "b33cff1f671537a291ed598495553c3ed2504199406cc5a85de94a8dd367fe30"
@@ -30,7 +32,7 @@ _BORN: Final = 1_785_000_000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Vector:
-    """One token, with everything that it takes to make it. `keys` are in hexadecimal, newest first."""
+    """One token, with all inputs needed to make the token. `keys` are in hexadecimal, newest first."""
 
     name: str
     journal: Journal
@@ -68,7 +70,7 @@ class Vector:
         return claims if self.principal is None else claims + principal_digest(self.principal, call)
 
     def codecs(self) -> tuple[JournalCodec, TokenCodec]:
-        """Return the codecs that write and read the token, each with the nonce for one use."""
+        """Return the codecs that write and read the token. Each codec has a nonce for a single use."""
         sealer = Sealer(self.ring, purpose=b"seal", entropy=_single_use(_NONCES[0]))
         return JournalCodec(sealer), TokenCodec(self.ring, entropy=_single_use(_NONCES[1]), encrypt=self.encrypt)
 
@@ -96,7 +98,7 @@ _CALL: Final = "Zm9vYmFyYmF6"
 
 
 def _pin(message: str, schema: str, key: str | None = _NEW) -> bytes:
-    """Return a question's pin as a server with this key makes it."""
+    """Return the pin that a server with this key makes for a question."""
     keys = KeyRing([bytes.fromhex(key)]).derive(b"pin") if key is not None else ()
     return Pinner(keys).pin(_CALL, digest(message), digest(schema))
 
@@ -159,7 +161,9 @@ def _vectors() -> Iterator[Vector]:
 
 
 def vectors_page() -> str:
-    """Return the vector file. It keeps equivalent deflated tokens, because zlib implementations differ."""
+    """Return the vector file's text. Keep a stored deflated token if it is equivalent, because zlib implementations
+    differ.
+    """
     stored = {vector.name: vector for vector in read_vectors()} if VECTORS.exists() else {}
     vectors = [_prefer_stored(stored.get(vector.name), vector.complete()) for vector in _vectors()]
     return json.dumps([_to_json(vector) for vector in vectors], indent=2) + "\n"

@@ -1,9 +1,9 @@
-"""Answers to a server's questions, from a file (`--answers FILE`) or, without a file, from the person at the terminal.
+"""Answers to a server's questions. They come from a file (`--answers FILE`), or from the person at the terminal.
 
-The file contains one object that maps question names to answers, or a list of objects. Each object in a list has
-`answer` and, optionally, `name` or `message` (a regular expression). An entry without `name` and `message` answers the
-next question that no other entry matches. In the live era, names are not on the wire, so an entry with a name but no
-`message` is used in the same way.
+The file contains one object that maps question names to answers, or a list of objects. Each object in the list has an
+`answer`. It can also have a `name` and a `message`, which is a regular expression. An entry that has neither answers
+the next question that no other entry matches. In the live era, names are not on the wire, so an entry with a `name` and
+no `message` also answers the next question.
 """
 
 import json
@@ -48,12 +48,12 @@ _ENTRY_KEYS: Final = frozenset({"name", "message", "answer"})
 _MAX_NAMED_FIELDS: Final = 10
 _MAX_FIELD_CHARS: Final = 60
 _APPROVAL_PREFIX: Final = "This waits for an approval by "
-"""Prefix of the message for a page that asks no question and only shows who must approve."""
+"""Prefix of the message for a page that does not ask a question, but shows who must approve."""
 _MAX_MESSAGE_CHARS: Final = 80
 
 _AskingParams = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams
 _Reply = ElicitResult | CreateMessageResult | None
-"""An answer; None if the question was for a model and was declined."""
+"""An answer; None if a question for a model was declined."""
 
 
 @dataclass(slots=True)
@@ -65,13 +65,13 @@ class _AnswerEntry:
 
 
 class AnswerFile:
-    """The answers in one file. An entry that answers whatever question comes next is used only once."""
+    """The answers in one file. An entry that answers the next question, without matching it, is used only once."""
 
     def __init__(self, entries: list[_AnswerEntry]) -> None:
         self._entries = entries
 
     def find(self, params: _AskingParams, key: str | None) -> tuple[_AnswerEntry | None, str]:
-        """Return the entry that answers a question, and a name for the question in error messages. In the live era,
+        """Return the entry that answers a question, and the question's description for error messages. In the live era,
         `key` is None.
         """
         if isinstance(params, CreateMessageRequestParams):
@@ -114,7 +114,7 @@ def read_answers(file: str) -> AnswerFile:
         return AnswerFile([_AnswerEntry(answer, name) for name, answer in cast("dict[str, Any]", data).items()])
     if isinstance(data, list):
         return AnswerFile([_entry(entry, shown, n) for n, entry in enumerate(cast("list[Any]", data), 1)])
-    raise CallFailed(f"the answers in {shown} must be an object (one answer per question name) or a list of objects")
+    raise CallFailed(f"the answers in {shown} must map question names to answers, or be a list of objects")
 
 
 def _entry(data: Any, file: str, number: int) -> _AnswerEntry:
@@ -132,7 +132,7 @@ def _entry(data: Any, file: str, number: int) -> _AnswerEntry:
 
 
 class Answerer:
-    """Answers the questions in one call. It answers one question at a time, even if the server asks several at once."""
+    """The answerer for one call. It answers one question at a time, even if the server asks several at once."""
 
     def __init__(self, terminal: Terminal, answers: AnswerFile, roots: Sequence[Root]) -> None:
         self._terminal = terminal
@@ -148,7 +148,7 @@ class Answerer:
         """Answer one question. If a question for a model is declined, return an error.
 
         Raises:
-            CallFailed: The question has no answer, or the answer in the file does not fit.
+            CallFailed: There is no answer to the question, or the answer in the file does not fit.
         """
         params = asking(request)
         async with self._lock:
@@ -168,7 +168,7 @@ class Answerer:
         if not self._terminal.has_person:
             if isinstance(params, ElicitRequestURLParams) and params.message.startswith(_APPROVAL_PREFIX):
                 return self._await_approval(params)
-            in_order = "" if key is not None else " (in the live era, each answer in the file is used once, in order)"
+            in_order = "" if key is not None else " (in the live era, answers are used in order, without names)"
             raise CallFailed(
                 f"there is no answer to {name}{in_order}; run the command at a terminal, or add an answer to the "
                 "--answers file"
@@ -184,7 +184,7 @@ class Answerer:
                 return await self._person.answer_for_model(params)
 
     def _await_approval(self, page: ElicitRequestURLParams) -> ElicitResult:
-        """Accept the page that shows who must approve, without opening it, because the page asks the user nothing."""
+        """Accept a page that shows who must approve, but do not open it. The page does not ask the user anything."""
         if not self._is_waiting_for_approval:
             self._terminal.say(f"{printable(page.message)} The server has stored the call until the approver decides.")
             self._terminal.say(
@@ -209,7 +209,7 @@ def answer_from(answers: AnswerFile, request: InputRequest, key: str) -> InputRe
 
 
 def kind_of_question(request: InputRequest) -> str:
-    """Return one word for the kind of question."""
+    """Return one word that names the question's kind."""
     if isinstance(request, ElicitRequest):
         return "page" if isinstance(request.params, ElicitRequestURLParams) else "form"
     return "model" if isinstance(request, CreateMessageRequest) else "roots"
@@ -221,12 +221,12 @@ def _response_for(params: _AskingParams, answer: Any, name: str) -> _Reply:
     if isinstance(params, ElicitRequestFormParams) and (answer == "accept" or not _is_action(answer)):
         return _form_response(params, answer, name)
     if not _is_action(answer):
-        raise CallFailed(f"the answer to {name} must be 'accept', 'decline' or 'cancel', because it is a page")
+        raise CallFailed(f"the answer to {name}, which is a page, must be 'accept', 'decline' or 'cancel'")
     return ElicitResult.model_validate({"action": answer})
 
 
 def _form_response(form: ElicitRequestFormParams, answer: Any, name: str) -> ElicitResult:
-    """Read the answer to a form: the content, a single value, or `accept`, which uses the defaults."""
+    """Convert an answer to a form. It can be the content, a single value, or `accept`, which uses the defaults."""
     names = list(mapping_of(form.requested_schema.get("properties")))
     if names == ["value"] and not isinstance(answer, dict) and answer != "accept":
         answer = {"value": answer}
@@ -244,12 +244,12 @@ def _form_response(form: ElicitRequestFormParams, answer: Any, name: str) -> Eli
 
 
 def _model_response(answer: Any, name: str) -> CreateMessageResult | None:
-    """Read a model's answer, `{"text": ...}`; return None for `decline` and `cancel`."""
+    """Convert a model's answer, which has the form `{"text": ...}`. Return None for `decline` and `cancel`."""
     if _is_action(answer) and answer != "accept":
         return None
     text = mapping_of(answer).get("text")
     if not isinstance(text, str):
-        raise CallFailed(f'the answer to {name} must be {{"text": "..."}} or \'decline\', because it asks a model')
+        raise CallFailed(f'the answer to {name} must be {{"text": "..."}} or \'decline\', because a model is asked')
     content = TextContent(text=text)
     return CreateMessageResult(role="assistant", content=content, model="a script", stop_reason="endTurn")
 

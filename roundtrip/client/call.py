@@ -43,8 +43,8 @@ LEVELS: Final[tuple[LoggingLevel, ...]] = get_args(LoggingLevel)
 """Log levels, from least to most severe."""
 
 _LOST_PREFIXES: Final = ("Connection closed", "SSE stream ", "Reconnection failed")
-"""Prefixes of the error messages with which the SDK's client reports a lost connection. The error codes are not enough,
-because servers may use the same codes.
+"""When the SDK's client loses a connection, its error message begins with one of these. The error code is not enough,
+because servers may use the same code.
 """
 
 _NOT_SENT_ERRORS: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
@@ -73,7 +73,7 @@ class CallPlan:
     has_tasks: bool = True
     """True to declare the Tasks extension."""
     task_id: str | None = None
-    """A task to continue instead of making a new call."""
+    """The id of a task to continue; None to make a new call."""
     cancels: bool = False
     """True to cancel the task `task_id`."""
 
@@ -104,7 +104,7 @@ async def carry_out(plan: CallPlan, terminal: Terminal) -> list[Tool] | CallResu
 
 
 class _Caller:
-    """The state of one plan while it is carried out."""
+    """The state of one call while its plan is carried out."""
 
     def __init__(self, plan: CallPlan, terminal: Terminal) -> None:
         self._plan = plan
@@ -112,7 +112,9 @@ class _Caller:
         self._answerer = Answerer(terminal, plan.answers, plan.roots)
         self._time_limit = _TimeLimit(plan.timeout)
         self._failure: CallFailed | None = None
-        """A failure in a callback. If the callback raised it, it would become an error response to the server."""
+        """A failure in a callback. The callback must not raise the failure, because the server would receive an error
+        response.
+        """
         self._question_count = 0
         self._names = set[str]()
         """The names of all questions that the server has asked so far."""
@@ -210,8 +212,8 @@ class _Caller:
                 response = await self._answerer.answer(request, key=name)
                 if isinstance(response, ErrorData):
                     raise CallFailed(
-                        f"the question {key!r} was declined, but a client cannot report this for a question to a "
-                        "model, so the call ends here",
+                        f"the question {key!r} was declined; the call ends here, because a client cannot decline a "
+                        "question to a model",
                         ExitCode.DECLINED,
                     )
                 responses[key] = response
@@ -226,8 +228,7 @@ class _Caller:
                     await self._wait_for_enter(f"Question {self._question_count} ({kind}); the request stays open")
                 return await self._answerer.answer(request)
         except CallFailed as failure:
-            # If this callback raised the failure, it would become an error response to the server. End the call
-            # instead.
+            # End the call. If this callback raised the failure, the server would receive an error response.
             self._failure = self._failure or failure
             self._time_limit.end()
             return DECLINED
@@ -236,8 +237,8 @@ class _Caller:
         self._question_count += 1
         if self._question_count > _MAX_ROUNDS:
             raise CallFailed(
-                f"the client gave up the call after {_MAX_ROUNDS} {unit}; a server never stops asking if a page is "
-                "never finished, or if a question changes each time",
+                f"the client gave up after {_MAX_ROUNDS} {unit}; a server asks forever if a page is never finished, or "
+                "if a question changes each time",
                 ExitCode.SERVER_ERROR,
             )
 
@@ -260,10 +261,10 @@ class _Caller:
 
     async def _report_invalid_message(self, message: IncomingMessage) -> None:
         if isinstance(message, Exception):
-            self._terminal.say("(ignored a message from the server that is not valid MCP)", style="yellow")
+            self._terminal.say("(ignored an invalid MCP message from the server)", style="yellow")
 
     def _describe_failure(self, error: Exception) -> CallFailed:
-        """Return the failure for an error, with a message for the user and an exit code."""
+        """Convert an error to a failure, which has a message for the user and an exit code."""
         status = self._plan.target.status_text
         ending = ExitCode.NO_CONNECTION
         was_connected = not isinstance(error, _NOT_SENT_ERRORS)
@@ -287,21 +288,19 @@ class _Caller:
             case ValidationError() | RuntimeError():
                 text, ending = f"the server broke the protocol: {_error_text(error)}", ExitCode.SERVER_ERROR
             case _:
-                text = (
-                    f"cannot reach the server: {_error_text(error)}; check the address, and that the server is running"
-                )
+                text = f"cannot reach the server: {_error_text(error)}; is it running, and is the address right?"
         return CallFailed(text + status, ending)
 
     @property
     def _advice(self) -> str:
-        """Return advice about the unfinished call, worded as the end of a sentence."""
+        """Return advice about the unfinished call, in words that can end a sentence."""
         if self._task_leg is not None:
             return "; use --task to continue the task"
         return "; the call may have run, so check its effects before you repeat it" if self._was_sent else ""
 
 
 class _TimeLimit:
-    """Time limit for the server's responses. The time that the user takes to answer does not count."""
+    """A time limit for the server's responses. It does not count the time in which the user answers."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = math.inf if seconds is None else seconds
@@ -320,7 +319,7 @@ class _TimeLimit:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Pause the time limit inside a `with` block. When the last pause ends, the full time is available again."""
+        """Pause the time limit until the `with` block ends. After the last pause, the full time is available again."""
         self._pauses += 1
         self._scope.deadline = math.inf
         try:
@@ -333,13 +332,13 @@ class _TimeLimit:
         self._scope.cancel()
 
     def restart(self, pause: float = 0.0) -> None:
-        """Restart the time limit, and add `pause` seconds to it. Do nothing while the limit is paused."""
+        """Restart the time limit, extended by `pause` seconds. Do nothing while the limit is paused."""
         if not self._pauses:
             self._scope.deadline = anyio.current_time() + pause + self._seconds
 
 
 async def all_tools(client: Client) -> list[Tool]:
-    """Return all of a server's tools, page by page.
+    """Return all of a server's tools. Request them page by page.
 
     Raises:
         CallFailed: The tool list has too many pages.
@@ -356,7 +355,7 @@ async def all_tools(client: Client) -> list[Tool]:
 
 
 def _is_connection_error(error: Exception) -> bool:
-    """Return True if the connection failed, and False if the server reported an error."""
+    """Return True if the connection failed; False if the server reported an error."""
     if not isinstance(error, MCPError):
         return isinstance(error, OSError | httpx2.TransportError)
     is_from_client = error.error.data is None and error.error.message.startswith(_LOST_PREFIXES)

@@ -30,7 +30,7 @@ class CallFailed(Exception):
 
 
 def innermost(error: Exception) -> Exception:
-    """Return the first error inside nested exception groups."""
+    """Return the first error that is inside nested exception groups."""
     while isinstance(error, ExceptionGroup):
         error = cast("ExceptionGroup[Exception]", error).exceptions[0]
     return error
@@ -38,7 +38,7 @@ def innermost(error: Exception) -> Exception:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Keep the SDK's log lines off the terminal, because they contain unescaped server text."""
+    """Hide the SDK's log lines from the terminal, because they contain unescaped text from the server."""
     swallow = logging.NullHandler()
     loggers = [logging.getLogger(name) for name in ("mcp", "httpx2", "httpcore2", "client")]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""Form fields at a terminal: labels, hints, and the parsing of typed lines."""
+"""Form fields at a terminal: their labels and hints, and a parser for typed lines."""
 
 import json
 import math
@@ -19,7 +19,7 @@ _HINTS: Final = {
     FieldKind.NUMBER: "a number",
     FieldKind.YES_NO: "y or n",
     FieldKind.ONE: "type its number",
-    FieldKind.SEVERAL: "type their numbers, with commas between",
+    FieldKind.SEVERAL: "type their numbers, separated by commas",
     FieldKind.JSON: "JSON",
 }
 
@@ -58,7 +58,7 @@ def shown_value(field: FormField, value: Any) -> str:
 
 
 def read_typed(field: FormField, typed: str) -> tuple[bool, Any]:
-    """Parse a typed line. Return True and the value, or False and None if the line leaves the field out.
+    """Parse a typed line. Return True and the value. If the line leaves the field out, return False and None.
 
     Raises:
         FieldInvalid: The line does not fit the field.
@@ -123,12 +123,12 @@ def _json(typed: str) -> Any:
 
 
 def is_single_value(fields: Sequence[FormField]) -> bool:
-    """Return True if a form has a single required field whose label is only `value`. The label is then not shown."""
+    """Return True if a form has a single required field whose label is only `value`. Such a label is not shown."""
     return len(fields) == 1 and fields[0].required and label_of(fields[0]).casefold() == "value"
 
 
 def check_content(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the content of a prepared answer, and add the defaults of missing fields.
+    """Check a prepared answer's content, and add default values for missing fields.
 
     Raises:
         FieldInvalid: The content does not fit the form; the message names the field.
@@ -145,5 +145,5 @@ def check_content(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict
             except FieldInvalid as invalid:
                 raise FieldInvalid(f"field {name!r}: {invalid}") from invalid
         elif field.required:
-            raise FieldInvalid(f"field {name!r} is required and not answered")
+            raise FieldInvalid(f"field {name!r} is required, but has no answer")
     return {name: filled[name] for name in fields if name in filled}

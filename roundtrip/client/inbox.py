@@ -1,4 +1,4 @@
-"""A client for a server's approval-inbox API, on behalf of a person who is logged in."""
+"""A client that uses a server's approval-inbox API for a person who is logged in."""
 
 import json
 from collections.abc import Mapping
@@ -30,14 +30,13 @@ class InboxClient:
     async def ask(
         self, path: str = "", decision: Mapping[str, str] | None = None
     ) -> tuple[int, Mapping[str, Any] | None]:
-        """Send a GET request, or POST a decision. Return the status and the response's JSON object, or None for a
-        response without a JSON object.
+        """Send a GET request, or POST a decision. Return the status, and the response's JSON object or None.
 
         Raises:
             httpx2.HTTPError: The request failed.
             TooLarge: The response is too large or compressed.
         """
-        # Do not follow redirects: they could send the login to another server.
+        # Do not follow redirects, because they could send the login to another server.
         async with httpx2.AsyncClient(
             headers={**UNCOMPRESSED, **self._login},
             timeout=self._seconds,

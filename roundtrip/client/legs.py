@@ -1,7 +1,7 @@
-"""The call driver. In the retry era it sends legs, and in the live era it answers through callbacks.
+"""The call driver, which sends legs in the retry era, and answers through callbacks in the live era.
 
-`roundtrip call`, `check`, `demo`, `doctor` and the testing kit use this driver. Each passes a function that sends a leg
-and a function that answers questions.
+`roundtrip call`, `check`, `demo`, `doctor` and the testing kit use this driver. They pass two functions: one sends a
+leg, and the other answers questions.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -48,7 +48,7 @@ Method = Literal["tools/call", "prompts/get", "resources/read"]
 
 
 class TaskRound(InputRequiredResult):
-    """A task's open questions, in the same form as a round."""
+    """A task's open questions, in the form of a round."""
 
     task_id: str
 
@@ -96,13 +96,13 @@ class LegRequest:
     state: str | None = None
     """The request state that came with the last round's questions."""
     task_id: str | None = None
-    """The task that asked the questions. The answers go to this task, not to its tool."""
+    """The id of the task that asked the questions. The answers are sent to this task, not to its tool."""
     method: Method = "tools/call"
     meta: Mapping[str, Any] | None = None
 
     @property
     def continues(self) -> bool:
-        """Return True if the leg continues a call, and False if it begins one."""
+        """Return True if the leg continues a call; False if it begins a call."""
         return self.state is not None or self.task_id is not None
 
     def follows(self, asked: InputRequiredResult) -> bool:
@@ -120,7 +120,7 @@ def _continuation_of(asked: InputRequiredResult) -> tuple[str | None, str | None
 
 
 async def send(session: ClientSession, leg: LegRequest, *, progress: ProgressFnT | None = None) -> LegResult:
-    """Send one leg and return its result, which may be questions.
+    """Send one leg, and return its result. The result may be a round of questions.
 
     Raises:
         MCPError: The server answered with a protocol error, or the connection was lost.
@@ -145,7 +145,7 @@ def asking(request: InputRequest) -> Asking:
 
 SendLeg: TypeAlias = Callable[[LegRequest], Awaitable[ResultT | InputRequiredResult]]
 AnswerRound = Callable[[InputRequiredResult], Awaitable[Mapping[str, InputResponse] | None]]
-"""A function that answers a round's questions by name. It returns None to leave the call waiting."""
+"""A function that returns the answers to a round's questions, by name. It returns None to leave the call waiting."""
 AnswerLive = Callable[[InputRequest], Awaitable[InputResponse | ErrorData | None]]
 """A function that answers a live question, which has no name on the wire. If it returns None, the server receives an
 error.
@@ -163,15 +163,15 @@ async def drive(
     max_rounds: int | None = None,
     max_pause: float | None = None,
 ) -> ResultT | InputRequiredResult:
-    """Send legs until a leg returns the final result, the client leaves, or there are too many rounds.
+    """Send legs until the final result arrives, the client leaves the call, or there are too many rounds.
 
     Args:
         leg: The call's first request.
         send: A function that sends one leg.
         answer: A function that answers one round.
         max_rounds: The maximum number of rounds to answer.
-        max_pause: The maximum pause before the next leg if a round has no questions. None treats a round without
-            questions like any other round.
+        max_pause: The maximum pause before the next leg if a round has no questions. If it is None, such a round is
+            treated like any other.
 
     Returns:
         The final result, or the last round if it was not answered.
@@ -195,7 +195,7 @@ async def drive(
 def callbacks(
     answer: AnswerLive, *, elicit: bool = True, sample: bool = True, list_roots: bool = True
 ) -> dict[str, Any]:
-    """Return callback arguments for `mcp.Client`. All callbacks answer live questions with the same function.
+    """Return callback arguments for `mcp.Client`. To answer live questions, all callbacks use the same function.
 
     The client declares a capability for each callback.
 
@@ -231,9 +231,9 @@ def _check_kind(kind: type[ResponseT], answer: InputResponse | ErrorData | None)
 
 
 async def never_live(request: InputRequest) -> ErrorData:
-    """Reject a live question. A retry-era client passes this callback only to declare capabilities."""
+    """Reject a live question. Clients in the retry era pass this callback only to declare capabilities."""
     raise AssertionError(
-        f"{request.method} was sent over the open connection, but in the retry era a server must return its questions"
+        f"in the retry era, the server must return its questions, but it sent {request.method} over the open connection"
     )
 
 
@@ -243,7 +243,7 @@ async def within(
     *,
     scope: AbstractContextManager[Any] | None = None,
 ) -> T:
-    """Run a function inside a connection. Raise its error without the exception groups that transports add.
+    """Run a function inside a connection. Raise its error, not the exception groups that transports add.
 
     Args:
         connection: A context manager that connects and disconnects.
@@ -272,7 +272,7 @@ async def within(
 
 
 def _unwrap(error: Exception) -> Exception:
-    """Unwrap a group that contains only one error. Keep a larger group, because each of its errors is evidence."""
+    """Unwrap an exception group that contains one error. Keep a larger group, because every error is evidence."""
     if not isinstance(error, ExceptionGroup):
         return error
     inner = cast("ExceptionGroup[Exception]", error).exceptions

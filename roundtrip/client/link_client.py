@@ -1,4 +1,4 @@
-"""A client that shows links but no forms. The SDK's client cannot declare this."""
+"""A client that declares links but no forms. The SDK's client cannot do this."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack

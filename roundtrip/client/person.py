@@ -1,4 +1,4 @@
-"""The person at a terminal, who sees forms, pages and messages, and types the answers."""
+"""The person at a terminal, to whom forms, pages and messages are shown, and who types the answers."""
 
 import webbrowser
 from collections.abc import Mapping
@@ -38,8 +38,8 @@ class PersonAtTerminal:
 
     Args:
         terminal: The terminal.
-        checks: Ask again if a value does not fit its field. If this is False, values are not checked here, and the
-            server must reject a value that does not fit.
+        checks: Check each value, and ask again if the value does not fit its field. If this is False, the server must
+            check all values.
     """
 
     def __init__(self, terminal: Terminal, *, checks: bool = True) -> None:
@@ -120,7 +120,7 @@ class PersonAtTerminal:
             return filled, value
 
     async def _choose(self, prompt: str, actions: Mapping[str, str], complaint: str) -> str:
-        """Ask until the person types a word in `actions`, and return the action for that word."""
+        """Ask until the person types one of the words in `actions`. Return the action for that word."""
         while (typed := (await self._line(prompt)).strip().lower()) not in actions:
             self._complain(complaint)
         return actions[typed]
@@ -153,7 +153,7 @@ def show_page(terminal: Terminal, page: ElicitRequestURLParams) -> None:
 
 
 def can_be_opened(url: str) -> bool:
-    """Return True if a browser may open an address: http(s) with a host, and no invisible characters."""
+    """Return True if a browser may open a URL. It must be http(s), with a host and without invisible characters."""
     if printable(url) != url or "\\" in url or any(char.isspace() for char in url):
         return False
     try:
@@ -165,7 +165,7 @@ def can_be_opened(url: str) -> bool:
 
 def _host_of(url: str) -> str:
     if "\\" in url:
-        # Browsers treat a backslash as a slash, so for them the host ends at the backslash.
+        # Browsers treat a backslash as a slash, and therefore as the end of the host.
         return "(unclear: there is a backslash in the address)"
     try:
         host = urlsplit(url).hostname

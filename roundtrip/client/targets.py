@@ -1,4 +1,4 @@
-"""Targets: a server at an address, a server in this process, or a server behind a stdio command."""
+"""Targets of calls: a server at an address, a server in this process, or a stdio command."""
 
 import os
 import re
@@ -35,7 +35,7 @@ _ADVICE: Final = {
 _LAST_LINES_SECONDS: Final = 1.0
 
 UNCOMPRESSED: Final = {"accept-encoding": "identity"}
-"""Request headers that prevent compressed responses, so that `size_limit` works."""
+"""Request headers that prevent compressed responses, because `size_limit` rejects compressed responses."""
 
 
 class TooLarge(Exception):
@@ -60,9 +60,9 @@ class _LimitedBody(httpx2.AsyncByteStream):
 
 
 def size_limit(max_bytes: int) -> Callable[[httpx2.Response], Awaitable[None]]:
-    """Return a response hook that limits how many bytes are read, because a server may never stop sending.
+    """Return a response hook that limits how many bytes are read. Without a limit, a server could send data forever.
 
-    The hook raises TooLarge for a compressed response, because decompression may expand it to any size.
+    The hook raises TooLarge for a compressed response, because a decompressed response may have any size.
     """
 
     async def limit(response: httpx2.Response) -> None:
@@ -85,13 +85,13 @@ class Target:
     command: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     server: Any = None
-    """A server in this process, instead of an address or a command."""
+    """A server in this process. It replaces the address and the command."""
     status: int | None = None
     """The last HTTP error status (400 or higher)."""
 
     @property
     def status_text(self) -> str:
-        """Return the last HTTP error status with advice, worded as the end of a sentence; "" if there was no error."""
+        """Return the last HTTP error status and advice, in words that can end a sentence; "" if there was no error."""
         if self.status is None:
             return ""
         return f" (HTTP status {self.status}{_ADVICE.get(self.status, '')})"
@@ -102,10 +102,9 @@ class Target:
 
     @asynccontextmanager
     async def connect(self, terminal: Terminal) -> AsyncGenerator[Any]:
-        """Open the two streams of a connection. If the target is a command, show what it writes to standard error."""
+        """Open a connection's two streams. If the target is a command, show its standard error."""
         if self.url is not None:
-            # There is no read timeout here: the caller limits the wait, and does not count the time that a person
-            # takes.
+            # Do not set a read timeout. The caller limits the wait, and does not count the time that a person takes.
             timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None)
             async with (
                 httpx2.AsyncClient(
@@ -133,13 +132,13 @@ class Target:
         if response.status_code >= 400:
             self.status = response.status_code
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-            # An event stream stays open while the person answers, so its total size has no limit. The SDK limits the
-            # size of each event.
+            # Do not limit an event stream's total size, because the stream stays open while the person answers. The SDK
+            # limits the size of each event.
             await _limit_response(response)
 
 
 def target_of(text: str, headers: Sequence[str] = ()) -> Target:
-    """Parse a target: an http(s) address, or a command, which is split as a shell would split it.
+    """Parse a target. It is an http(s) address, or a command, which is split as a shell would split it.
 
     Raises:
         CallFailed: The text is neither an address nor a command, or a header is invalid.
@@ -186,7 +185,7 @@ def _header(number: int, text: str) -> tuple[str, str]:
 
 @contextmanager
 def _show_lines(terminal: Terminal) -> Generator[TextIO]:
-    """Open a file for a process's standard error. When the process writes a line, show it with control characters
+    """Open a file for a process's standard error. Show each line that the process writes, with control characters
     escaped.
     """
     reading, writing = os.pipe()
@@ -202,5 +201,5 @@ def _show_lines(terminal: Terminal) -> Generator[TextIO]:
         with os.fdopen(writing, "w", encoding="utf-8") as log:
             yield log
     finally:
-        # Limit the wait: a child process that is still running may keep the other end of the pipe open.
+        # Limit the wait, because a child process may still be running and keep the other end of the pipe open.
         reader.join(_LAST_LINES_SECONDS)

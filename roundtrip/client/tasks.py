@@ -1,6 +1,6 @@
 """The client side of the Tasks extension, which follows calls that have become tasks.
 
-A task continues like a retry-era call: its open questions arrive as a round, and the answers are the next leg.
+A task continues like a retry-era call. Its open questions arrive as a round, and the answers are sent in the next leg.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TasksExtension(ClientExtension):
 
 
 async def _resolve(handle: Result, context: ClaimContext) -> CallToolResult:
-    raise AssertionError("calls that may become tasks are sent by `follow`")
+    raise AssertionError("`follow` must send calls that may become tasks")
 
 
 class TaskRequests:
@@ -125,13 +125,13 @@ async def follow(
     seen: Callable[[RemoteTask], None],
     pace: float | None = None,
 ) -> LegResult:
-    """Send one leg. If its call is a task or becomes one, poll the task until it asks questions or ends.
+    """Send one leg. If its call is a task or becomes a task, poll the task until it asks questions or ends.
 
     Args:
         session: The session.
         leg: The leg. If it continues a task, its answers are sent to the task.
-        send: A function that sends a leg that continues no task. It may return a task handle.
-        seen: A function that receives the task at each poll.
+        send: A function that sends a leg. It is used if the leg does not continue a task, and may return a task handle.
+        seen: A function that receives the polled task after each poll.
         pace: Seconds between polls. The default is the server's poll interval.
 
     Returns:
@@ -159,13 +159,15 @@ async def follow(
 
 
 def question_name(key: str, before: Container[str | None]) -> str:
-    """Return the question name for a key in a task. A question that is asked again has a new key, such as `seat#2`."""
+    """Return the name of the question that has this key in a task. If a question is asked again, its key changes, for
+    example to `seat#2`.
+    """
     name, _, number = key.rpartition("#")
     return name if number.isdecimal() and name in before else key
 
 
 def _result_of(task: RemoteTask) -> FinalResult | TaskRound | None:
-    """Return a task's result or its open questions; None while the task is working."""
+    """Return a task's result, or its open questions. Return None while the task is working."""
     match task.status:
         case "completed":
             return CallToolResult.model_validate(task.result or {})

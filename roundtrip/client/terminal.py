@@ -1,4 +1,4 @@
-"""The terminal: it prints text on standard error, and reads typed lines."""
+"""The terminal, which prints text on standard error and reads typed lines."""
 
 import asyncio
 import os
@@ -13,14 +13,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Part = str | tuple[str, str]
-"""A text, or a text and its style."""
+"""A text, or a pair of a text and its style."""
 
 Line = tuple[int, tuple[Part, ...]]
-"""A report line: its indent and its parts."""
+"""A line in a report: its indent and its parts."""
 
 
 class Terminal:
-    """Prints text and reads lines. It prints on standard error, so that standard output contains only the result."""
+    """A terminal that prints text and reads lines. It prints on standard error, because only the result may go to
+    standard output.
+    """
 
     def __init__(self, *, listen: bool = True) -> None:
         is_terminal = sys.stderr.isatty()
@@ -41,7 +43,7 @@ class Terminal:
         self._console.print(Text(shown, style), soft_wrap=True, end=end)
 
     def quote(self, text: str) -> None:
-        """Print text from the server. Each line is marked, so that it cannot be mistaken for the client's own text."""
+        """Print text from the server. Mark each line, so that nobody can mistake it for the client's own text."""
         for line in text.splitlines() or [""]:
             self.say(f"| {printable(line)}", style="bold")
 
@@ -54,11 +56,12 @@ class Terminal:
         return line
 
     async def _next_line(self) -> str | None:
-        # When a question is cancelled, the read that waits for its answer keeps running. It then returns this line.
+        # If a question was cancelled, a thread is still waiting for its answer. In this case, use that thread to read
+        # this line.
         if self._pending_line is None:
             self._pending_line = Future()
             self._pending_line.set_running_or_notify_cancel()
-            # Use a daemon thread, because at exit the process would wait for an event-loop worker thread.
+            # Use a daemon thread, because at exit the process would wait for a worker thread of the event loop.
             Thread(target=_read_line, args=(sys.stdin.fileno(), self._pending_line), daemon=True).start()
         line = await asyncio.wrap_future(self._pending_line)
         self._pending_line = None
@@ -77,8 +80,8 @@ def console_on(terminal: TextIO, *, force_terminal: bool | None = None, width: i
 
 
 def _read_line(source: int, line: "Future[str | None]") -> None:
-    # Do not read through `sys.stdin`: if a daemon thread holds the lock of `sys.stdin`, the interpreter cannot shut
-    # down. Read one byte at a time, because the rest of a pipe belongs to the next line.
+    # Do not read through `sys.stdin`. If a daemon thread held its lock, the interpreter could not shut down. Read one
+    # byte at a time, because the bytes after the line belong to later lines.
     read = bytearray()
     while not read.endswith(b"\n"):
         try:

@@ -1,4 +1,4 @@
-"""Tools at a terminal: the arguments that are typed in a shell, and readable text for tools and results."""
+"""Tools at a terminal: a parser for the arguments that a person types, and readable text for tools and results."""
 
 import json
 import re
@@ -24,26 +24,28 @@ from roundtrip.text import printable
 from roundtrip.untrusted import list_of, mapping_of, strict_json
 
 WAITING: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{16,2048})'", re.ASCII)
-"""The sentence in a waiting call's result that names the handle and the tool with which to continue the call."""
+"""A sentence in a waiting call's result. It names the tool that continues the call, and the handle to pass to this
+tool.
+"""
 
 _MAX_DEPTH: Final = 6
-"""How deep references and alternatives in a schema may be nested. Deeper schemas count as empty."""
+"""Maximum depth of nested references and alternatives in a schema. A schema at a greater depth is treated as empty."""
 
 _MAX_OPTIONS: Final = 20
-"""Maximum number of alternatives to read per schema. Alternatives can be nested, so without a limit their number could
-explode.
+"""Maximum number of alternatives to read per schema. Alternatives can be nested, so their number could grow
+exponentially.
 """
 
 _MAX_SHOWN_CHARS: Final = 60
 _KINDS: Final = {"integer": "an integer", "number": "a number", "boolean": "true or false", "null": "null"}
-"""Descriptions of types in error messages. A value of any other type is described as JSON."""
+"""Descriptions of types, for error messages. All other types are described as JSON."""
 
 
 def find_tool(tools: Sequence[Tool], name: str) -> Tool:
     """Return the tool with this name.
 
     Raises:
-        CallFailed: The server has no such tool; the message lists its tools.
+        CallFailed: The server has no such tool. The message lists the server's tools.
     """
     for tool in tools:
         if tool.name == name:
@@ -53,7 +55,8 @@ def find_tool(tools: Sequence[Tool], name: str) -> Tool:
 
 
 def arguments_of(tool: Tool, written: Sequence[str]) -> dict[str, Any]:
-    """Parse arguments written as `key=value` (typed by the schema), `key:=JSON` or `key@=FILE`.
+    """Parse arguments that are written as `key=value`, `key:=JSON` or `key@=FILE`. The schema gives the type of a
+    `value`.
 
     Raises:
         CallFailed: An argument cannot be read or is not a parameter, or a required argument is missing.
@@ -78,7 +81,7 @@ def required_by(tool: Tool) -> list[str]:
 
 
 def kind_of(tool: Tool, name: str) -> str:
-    """Describe in a few words which values a parameter takes."""
+    """Describe, in a few words, which values a parameter accepts."""
     return _describe(_parameters_of(tool).get(name), tool.input_schema)
 
 
@@ -112,7 +115,8 @@ def _parse_json(tool: Tool, name: str, text: str) -> Any:
         if all(kind in _KINDS for kind in kinds):
             expected, reason = " or ".join(_KINDS[kind] for kind in kinds), ""
         else:
-            # Show the JSON parser's message only if the text begins like JSON. Otherwise the message would not help.
+            # Show the JSON parser's message only if the text begins like JSON. For other text, the message would not
+            # help.
             expected = f"JSON ({' | '.join(kinds)})"
             reason = f": {error}" if text.lstrip().startswith(("{", "[", '"')) else ""
         raise CallFailed(f"the argument {name!r} must be {expected}, got {shown!r}{reason}") from error
@@ -123,7 +127,7 @@ def _check_names(tool: Tool, arguments: Mapping[str, Any]) -> None:
     known = _parameters_of(tool)
     missing = [name for name in required_by(tool) if name not in arguments]
     unknown = [name for name in arguments if name not in known]
-    # Treat a missing `additionalProperties` as false, because most servers mean this.
+    # Treat a missing `additionalProperties` as false, because that is what most servers mean.
     if schema.get("additionalProperties") or schema.get("patternProperties"):
         unknown = []
     if not missing and not unknown:
@@ -178,7 +182,7 @@ def _types_of(parts: Mapping[str, Any]) -> list[Any]:
 
 
 def schema_at(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of a schema that a `$ref` points to; an empty schema if it points outside."""
+    """Return the part of a schema that a `$ref` points to. If it points outside the schema, return an empty schema."""
     if not reference.startswith("#/"):
         return {}
     node: object = root
@@ -188,7 +192,7 @@ def schema_at(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def text_of_result(result: CallToolResult) -> str:
-    """Return a result's text or, without text, its structured content. Each other content block becomes one line."""
+    """Return a result's content as text. If the content has no text block, add the structured content."""
     shown = "\n".join(_block_text(block) for block in result.content)
     if result.structured_content is not None and not any(isinstance(block, TextContent) for block in result.content):
         structured = printable(json.dumps(result.structured_content, indent=2, ensure_ascii=False), keep_newlines=True)
@@ -216,7 +220,7 @@ def _resource_text(resource: TextResourceContents | BlobResourceContents) -> str
 
 
 def _with_tabs(text: str) -> str:
-    """Return text that is safe to print and keeps its tabs, because tabs align text on standard output."""
+    """Return text that is safe to print. Keep its tabs, because they align text on standard output."""
     return "\t".join(printable(part, keep_newlines=True) for part in text.split("\t"))
 
 

@@ -1,4 +1,4 @@
-"""Testing kit for tools that ask: scripted users call them through a real client, in either era."""
+"""Testing kit for tools that ask questions. In either era, scripted users call the tools through a real client."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,7 +79,8 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # Load names on demand: the pytest plugin imports this package, and a test pays only for the modules that it uses.
+    # Load names on demand. The pytest plugin imports this package, but a test should import only the modules that it
+    # uses.
     _HOMES: Final = {
         "roundtrip.client.legs": ["Era", "LegRequest"],
         ".approvers": ["Approver", "Verdict"],

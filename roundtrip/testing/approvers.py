@@ -32,11 +32,14 @@ Verdict: TypeAlias = Literal["approve", "reject"] | tuple[Literal["approve", "re
 
 
 class Approver:
-    """A scripted person who decides the approvals in their inbox while a `User` calls: `User(..., approver=...)`.
+    """A scripted person who decides the approvals in their inbox while a `User` makes a call.
+
+    Pass the person as `User(..., approver=...)`.
 
     Args:
-        verdicts: The decisions, by group name or by a compiled pattern that matches the message. It can also be a
-            function that takes the approval in the API's format. Approvals without a decision stay open.
+        verdicts: A mapping to decisions, or a function that takes an approval in the inbox API's format and returns a
+            decision. A key in the mapping is a group's name, or a compiled pattern that matches the approval's message.
+            An approval without a decision stays open.
         headers: The person's login, in the form that `Pages(authenticate=...)` reads.
 
     Example:
@@ -53,11 +56,11 @@ class Approver:
         headers: Mapping[str, str],
     ) -> None:
         if not callable(verdicts) and not isinstance(verdicts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"Approver verdicts must be a mapping by group or pattern, or a function, got {verdicts!r}")
+            raise TypeError(f"the verdicts must be a function, or a mapping of groups or patterns, got {verdicts!r}")
         self._verdicts = verdicts
         self._headers = dict(headers)
         self.decided: list[dict[str, Any]] = []
-        """The approvals that this person has decided, in the API's format."""
+        """The approvals that this person has decided, in the inbox API's format."""
 
     async def watch(
         self, server: Callable[[], object], tell: Callable[[dict[str, Any]], object] = lambda decided: None
@@ -71,8 +74,8 @@ class Approver:
         while True:
             instance = server()
             async with self._client(instance) as http:
-                # Poll each instance at least once. A network may move the call to instances with other keys, and
-                # `server` may then return a new instance each time.
+                # Poll each instance at least once. A network may move the call to instances with other keys, so
+                # `server()` may return a new instance each time.
                 while True:
                     await self._decide_all(http, tell)
                     await anyio.sleep(_LOOK_SECONDS)
@@ -92,8 +95,8 @@ class Approver:
             page = await http.get("/approvals/api", params={} if after is None else {"after": after})
             if page.status_code != 200:
                 raise AssertionError(
-                    f"the approver cannot open the inbox: {page.status_code} {page.text[:200]}; pass Approver headers= "
-                    "that Pages(authenticate=...) accepts, and pass the server approvals="
+                    f"the approver cannot open the inbox: {page.status_code} {page.text[:200]}; pass Approver the "
+                    "headers= of a login that Pages(authenticate=...) accepts, and make the server with approvals="
                 )
             body = page.json()
             for approval in body["approvals"]:
@@ -114,7 +117,7 @@ class Approver:
         if verdict == "approve":
             reason = ""
         response = await http.post(f"/approvals/api/{approval['id']}", json={"decision": decision, "reason": reason})
-        # The request fails if another person has already decided.
+        # The request fails if another person has already decided the approval.
         return response.json() if response.status_code == 200 else None
 
     def _verdict_on(self, approval: Mapping[str, Any]) -> Verdict:

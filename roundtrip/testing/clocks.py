@@ -8,7 +8,7 @@ from contextlib import contextmanager
 class Clock:
     """A clock that stands still until a test moves it.
 
-    While set, it replaces `time.time` for the whole process, including existing servers.
+    Within `set()`, it replaces `time.time` for the whole process, including servers that already exist.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Clock:
 
     @contextmanager
     def set(self) -> Generator["Clock"]:
-        """Replace the process's clock inside a `with` block."""
+        """Replace the process's clock until the `with` block ends."""
         before = time.time
         time.time = self
         try:

@@ -1,4 +1,4 @@
-"""Conversations, which hold a call's questions, states and result, and a recorder of transitions."""
+"""`Conversation`, which holds a call's questions, states and result, and `Steps`, which records transitions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from roundtrip.questions.wire import TICKET
 from roundtrip.tracing import TokenRejection
 
 Message = tuple[Literal["client", "server"], dict[str, Any]]
-"""The sender of a JSON-RPC message, and the message as it was sent."""
+"""A JSON-RPC message: its sender, and the message as it was sent."""
 
 
 @dataclass(slots=True)
@@ -32,20 +32,20 @@ class AskedQuestion:
     """One question that the client received."""
 
     name: str | None
-    """The question's name. In the live era, names are not on the wire, so the name is known only for servers in this
-    process.
+    """The question's name. In the live era, names are not sent to the client, so a name is known only if the server
+    runs in this process.
     """
     params: Asking
     answer: InputResponse | None = None
     """The user's answer."""
     round: int = 1
-    """The number of the round that asked."""
+    """The number of the round in which the question was asked."""
     page: str | None = None
-    """The address of the question page that asked; None if the client asked."""
+    """The URL of the question page that showed the question; None if the client showed it."""
 
     @property
     def message(self) -> str:
-        """Return the message. For a question to a model, return the last message's text."""
+        """Return the question's message. If the question is for a model, return the text of the last message."""
         if self.params is None:
             return "roots"
         if isinstance(self.params, CreateMessageRequestParams):
@@ -67,7 +67,9 @@ class AskedQuestion:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """Return the visible content as JSON data. A ticket in a URL is left out, because it differs in each call."""
+        """Return what the user sees, as JSON data. In a URL, the ticket is replaced, because tickets differ between
+        calls.
+        """
         if self.params is None:
             return {}
         shown = self.params.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
@@ -75,7 +77,7 @@ class AskedQuestion:
             return shown
         if isinstance(self.params, ElicitRequestURLParams):
             return {"message": shown["message"], "url": TICKET.sub("<ticket>", shown["url"])}
-        # The title is left out, because the SDK's client drops it in the retry era.
+        # Leave out the form's title, because the SDK's client drops it in the retry era.
         form = shown["requestedSchema"]
         return {
             "message": shown["message"],
@@ -111,9 +113,9 @@ class Conversation:
     states: list[State] | None = None
     """The call's states; None if the server uses another library or runs in another process."""
     approvals: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """The approvals that `approver=` has decided, in order and in the inbox API's format."""
+    """The approvals that the user's approvers have decided, in order. Each is in the inbox API's format."""
     link_results: list[LinkResult] = field(default_factory=list[LinkResult])
-    """Earlier results that linked to question pages."""
+    """Earlier results, which contained links to question pages."""
     result: FinalResult = field(default_factory=lambda: CallToolResult(content=[]))
     """The final result. It is empty if the user left the call waiting, or if a protocol error ended the call."""
     error: MCPError | None = None
@@ -121,13 +123,14 @@ class Conversation:
     left: bool = False
     """True if the user left the call waiting for answers."""
     messages: list[Message] = field(default_factory=list[Message])
-    """Every JSON-RPC message. They are recorded only with the fixture `wire_snapshot` or `User(record_messages=True)`.
+    """All JSON-RPC messages. They are recorded only with the fixture `wire_snapshot` or with
+    `User(record_messages=True)`.
     """
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Never:
-            """Raise an AttributeError that lists the existing names, because the test may have guessed a name."""
+            """Raise an AttributeError that lists the existing attributes, because authors of tests may guess names."""
             known = ", ".join(one for one in dir(type(self)) if not one.startswith("_"))
             raise AttributeError(f"a Conversation has no attribute {name!r}; it has {known}")
 
@@ -148,8 +151,8 @@ class Conversation:
 
     @property
     def shown(self) -> list[dict[str, dict[str, Any]]]:
-        """Return the visible question content of each round, by question name. Unnamed questions are listed by
-        message.
+        """Return, for each round, a mapping from question names to what the user saw. A question without a name is
+        listed under its message.
         """
         return [
             {question.message if question.name is None else question.name: question.shown for question in round_}
@@ -163,7 +166,7 @@ class Conversation:
 
     @property
     def failure(self) -> str:
-        """Return the text with which the client learned that the call failed; "" if the call succeeded."""
+        """Return the error text that the client received; "" if the call succeeded."""
         if self.error is not None:
             return self.error.error.message
         return self.text if self.is_error else ""
@@ -198,16 +201,16 @@ class Conversation:
 
     @property
     def value(self) -> Any:
-        """Return the tool's value as JSON data: its structured content or, without any, its text."""
+        """Return the tool's value as JSON data. If the result has no structured content, return its text."""
         structured = self.result.structured_content if isinstance(self.result, CallToolResult) else None
         if structured is None:
             return self.text
-        # The SDK wraps values that are not objects.
+        # If a tool returns a value that is not an object, the SDK wraps it in an object.
         return structured["result"] if set(structured) == {"result"} else structured
 
 
 class Steps:
-    """Recorder of a server's transitions; pass it to the server as `trace=`.
+    """A recorder of a server's transitions. Pass it to the server as `trace=`.
 
     Example:
         ```python
@@ -241,5 +244,5 @@ class Steps:
 
     @property
     def asked(self) -> list[dict[str, str]]:
-        """Return each round's questions: the reason for each question, by question name."""
+        """Return, for each round, a mapping from question names to the reasons for asking."""
         return [dict(step.detail["reasons"]) for step in self.transitions if "reasons" in step.detail]

@@ -1,8 +1,8 @@
 """Sample answers made from a form's schema: a simple answer, a second answer, and one invalid answer for each rule.
 
-A server may check rules that its form does not show, for example that a date is in the past. The samples are the
-simplest values that fit (`text`, `1`, the first choice), but the server may still reject them. An invalid answer stays
-invalid under any type conversion. No value is a nested object, because an `ElicitResult` cannot carry one.
+The samples are the simplest values that fit, such as `text`, `1` or the first choice. A server may still reject them,
+because it may check rules that its form does not show, for example that a date is in the past. An invalid answer stays
+invalid under any type conversion. No value is a nested object, because an `ElicitResult` cannot contain nested objects.
 """
 
 import math
@@ -32,7 +32,7 @@ _MAX_PATTERN_CHARS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class FieldSamples:
-    """A field's valid and invalid values. The simplest come first."""
+    """Valid and invalid sample values for a field, the simplest first."""
 
     field: FormField
     shape: Mapping[str, Any]
@@ -54,7 +54,9 @@ class FieldSamples:
 
 
 def valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the simplest content that a form accepts: its defaults, and samples for the other required fields.
+    """Return the simplest content that a form accepts.
+
+    The content has the form's defaults, and samples for the required fields without a valid default.
 
     Raises:
         ValueError: The schema is not a form, or no valid answer is known.
@@ -63,7 +65,7 @@ def valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def other_valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return different content that a form accepts; None if none is known. As many values as possible are different.
+    """Return valid content in which as many values as possible differ from `valid_answer`; None if there is none.
 
     Raises:
         ValueError: The schema is not a form, or no valid answer is known.
@@ -77,7 +79,7 @@ def other_valid_answer(schema: Mapping[str, Any] | None) -> dict[str, Any] | Non
 
 
 def invalid_answers(schema: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Return several contents that a form rejects, each for a different reason. A form without fields rejects nothing.
+    """Return invalid answers, each of which the form rejects for a different reason. A form without fields has none.
 
     Raises:
         ValueError: The schema is not a form, or no valid answer is known.
@@ -125,8 +127,8 @@ def _samples(field: FormField, shape: Mapping[str, Any]) -> FieldSamples:
     valid = _distinct(value for value in (*valid, *_VALID[field.kind](field, shape)) if fits(value))
     if field.required and not valid:
         raise ValueError(
-            f"no valid value of the required field {field.name!r} is known; its schema: {dict(shape)!r}. "
-            "Write the answer explicitly instead"
+            f"no valid value of the required field {field.name!r} is known; its schema is {dict(shape)!r}. "
+            "Write the answer explicitly"
         )
     invalid = [value for value in _INVALID[field.kind](field, shape) if not fits(value)]
     return FieldSamples(field, shape, fits, valid, _distinct(invalid))
@@ -187,7 +189,7 @@ def _invalid_texts(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any]:
 def _valid_numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[float]:
     low, high = range_of(shape)
     step = shape.get("multipleOf")
-    # Begin with 1, because the most common rule that a form does not show is "above zero".
+    # Try 1 first, because "greater than zero" is the most common rule that a form does not show.
     candidates: list[float] = [1, 2, 0]
     if step is not None:
         candidates += [step * math.ceil((low or 0) / step), step * (math.ceil((low or 0) / step) + 1)]
@@ -214,18 +216,18 @@ def _invalid_numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any
 
 
 def clearance(field: FormField, bound: float) -> float:
-    """Return a distance from a bound that is large enough not to disappear through rounding."""
+    """Return a distance from a bound that is large enough to survive rounding."""
     return max(1, abs(bound) // 1000) if field.kind is FieldKind.NUMBER else 1
 
 
 def range_of(shape: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Return a number's bounds. Exclusive bounds count as inclusive."""
+    """Return a number's bounds. Exclusive bounds are treated as inclusive bounds."""
     low = max(_bounds(shape, "minimum", "exclusiveMinimum"), default=None)
     return low, min(_bounds(shape, "maximum", "exclusiveMaximum"), default=None)
 
 
 def _bounds(shape: Mapping[str, Any], *names: str) -> list[float]:
-    # Python reads JSON's 1e999 as infinity.
+    # Python parses the JSON number 1e999 as infinity.
     return [shape[name] for name in names if name in shape and -math.inf < shape[name] < math.inf]
 
 
@@ -234,8 +236,7 @@ def _valid_lists(field: FormField, shape: Mapping[str, Any]) -> Iterator[list[st
     least = math.ceil(field.least or 0)
     if least > _MAX_SAMPLE_SIZE:
         return
-    # Repeat choices only if the list must be longer than the number of choices, because a server may read the list as a
-    # set.
+    # Repeat choices only if the list must have more items than there are choices. A server may read the list as a set.
     enough = choices if least <= len(choices) else choices * math.ceil(least / len(choices))
     yield enough[: max(least, 1)]
     yield enough[-max(least, 1) :]

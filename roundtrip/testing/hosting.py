@@ -13,7 +13,7 @@ from roundtrip.adapters.finding import AnyServer, is_fastmcp
 
 @asynccontextmanager
 async def served(server: AnyServer, **options: Any) -> AsyncGenerator[str]:
-    """Serve streamable HTTP on a free loopback port inside the block, and yield the URL.
+    """Serve streamable HTTP on a free loopback port until the `async with` block ends, and yield the URL.
 
     Args:
         server: The server.
@@ -32,7 +32,7 @@ async def served(server: AnyServer, **options: Any) -> AsyncGenerator[str]:
 async def serving(
     app: ASGIApp, listening: socket.socket, *, lifespan: Literal["auto", "on", "off"] = "auto"
 ) -> AsyncGenerator[None]:
-    """Serve an application on a socket inside the block."""
+    """Serve an application on a socket until the `async with` block ends."""
     # lazy: slow to import
     import uvicorn
 
@@ -40,8 +40,8 @@ async def serving(
         @contextmanager
         def capture_signals(self) -> Generator[None]:
             # Do not let uvicorn install signal handlers, because signals belong to the test runner. If two servers
-            # overlap, the last to end would restore the handler that the other server installed, and sse_starlette
-            # would then treat all later servers as ended.
+            # overlapped, the last one to end would restore the other server's handler, and sse_starlette would then
+            # treat all later servers as ended.
             yield
 
     host = ServerWithoutSignals(
@@ -49,8 +49,8 @@ async def serving(
     )
 
     async def serve() -> None:
-        # Without the shield, a cancelled loop would keep listening on a closed socket, and the system soon reuses that
-        # socket's descriptor.
+        # Without the shield, a cancelled server would leave the event loop listening on a closed socket. The system
+        # soon reuses that socket's descriptor.
         with anyio.CancelScope(shield=True):
             await host.serve(sockets=[listening])
 

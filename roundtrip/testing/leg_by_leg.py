@@ -17,16 +17,16 @@ _FORM: Final = ElicitRequestFormParams(message="", requested_schema={})
 
 
 class LegByLeg:
-    """Sends single legs. Each leg goes to the server's next instance, through a new SDK client.
+    """A client that sends single legs. Each leg goes to the server's next instance, through a new SDK client.
 
-    The test gives every answer. Use `LegByLeg` to test a single leg, a token or a rejection, and `User` for whole
-    calls.
+    The test provides every answer. Use `LegByLeg` to test a single leg, a token or a rejection. For whole calls, use
+    `User`.
 
     Args:
         server: The server, as for `User`. A factory makes a new instance for every leg.
-        principal: The logged-in principal, for servers in memory: a subject or an access token.
-        **options: Arguments for `mcp.Client`. Callbacks are never called, but the client declares a capability for
-            each. By default, it declares all capabilities; to leave one out, pass None for its callback.
+        principal: The logged-in principal, as a subject or an access token. Only servers in memory receive it.
+        **options: Arguments for `mcp.Client`. Callbacks only declare capabilities, and are never called. By default,
+        the client declares all capabilities. To leave one out, pass None for its callback.
 
     Example:
         ```python
@@ -70,7 +70,7 @@ class LegByLeg:
         state: str | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> CallToolResult | InputRequiredResult:
-        """Send one leg of a tool call. The answers are given by question name, in the same form as for `User`.
+        """Send one leg of a tool call. `answers` maps question names to answers in the same form as for `User`.
 
         Raises:
             MCPError: The server answered with a protocol error.
@@ -87,7 +87,7 @@ class LegByLeg:
         return cast("CallToolResult | InputRequiredResult", result)
 
     async def send(self, leg: LegRequest) -> LegResult:
-        """Send one leg for a tool, prompt or resource."""
+        """Send one leg to a tool, prompt or resource."""
         instance = next(self._instances)
         target = low_level(instance) if is_fastmcp(instance) else instance
         client = Client(cast("Any", target), mode=Era.RETRY.mode, **self._options)

@@ -1,4 +1,4 @@
-"""Question pages for scripted users: open the page, type the answers into its form, and submit the form.
+"""Question pages for scripted users, who open a page, fill in its form and submit the form.
 
 The pages belong to a roundtrip server in this process. Requests use the server's routes and the user's headers. The
 names of questions and fields come from the stored call, because a page does not show them.
@@ -47,14 +47,12 @@ _WAIT_SECONDS: Final = 60.0
 _MISTAKES_STATUS: Final = 422
 
 AnswerQuestions = Callable[[Sequence[AskedQuestion]], Awaitable[Sequence[InputResponse | None] | None]]
-"""A function that answers a page's questions, in order. None means that the user leaves the page."""
+"""A function that answers a page's questions, in order. If it returns None, the user leaves the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """A waiting call: the tool and the handle with which a model continues it, and the link for the user, if there is
-    one.
-    """
+    """A waiting call. A model can continue it with the tool and the handle. If there is a link, it is for the user."""
 
     tool: str
     handle: str
@@ -62,11 +60,11 @@ class WaitingCall:
 
 
 def waiting_call(result: object) -> WaitingCall | None:
-    """Return the waiting call that a result describes; None if it describes none."""
+    """Return the waiting call that a result describes; None for any other result."""
     if not isinstance(result, CallToolResult) or result.is_error:
         return None
     text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
-    # If the call waits for an approver, its page asks the user nothing.
+    # If the call waits for an approver, its page does not ask the user anything.
     handle, link = WAITING.search(text), None if _APPROVAL_PREFIX in text else _PAGE_PATTERN.search(text)
     return None if handle is None else WaitingCall(handle[1], handle[2], None if link is None else link[0])
 
@@ -77,7 +75,7 @@ def call_of_handle(handle: str) -> str:
 
 
 def page_at(url: str, server: object) -> "QuestionPage | None":
-    """Return the question page at a URL; None for any other URL, and for a server in another process."""
+    """Return the question page at a URL. Return None for any other URL, or if the server is in another process."""
     url_match = _PAGE_PATTERN.fullmatch(url)
     ours = attached(server)
     if url_match is None or ours is None or ours.storage.tasks is None:
@@ -87,7 +85,7 @@ def page_at(url: str, server: object) -> "QuestionPage | None":
 
 
 async def questions_for_model(server: object, call_id: str) -> list[AskedQuestion]:
-    """Return a stored call's open questions that a model may answer, under the names that the model uses."""
+    """Return the open questions in a stored call that a model may answer. Their names are those that the model uses."""
     view = await _view(server, call_id)
     if view is None or view.entry.state is not StoredState.ASKING:
         return []
@@ -96,8 +94,8 @@ async def questions_for_model(server: object, call_id: str) -> list[AskedQuestio
 
 
 async def open_approvals(server: object, call_id: str) -> str:
-    """Describe the approvals that a stored call waits for; "" for any other call, and for a server in another
-    process.
+    """Describe the approvals that a stored call is waiting for. Return "" if there are none, or if the server is in
+    another process.
     """
     view = await _view(server, call_id)
     if view is None or view.entry.has_ended:
@@ -107,7 +105,7 @@ async def open_approvals(server: object, call_id: str) -> str:
 
 
 async def _view(server: object, call_id: str) -> StoredView | None:
-    """Return a stored call; None if the server in this process has no such call."""
+    """Return a stored call; None if there is no such call, or if the server is in another process."""
     service = ours.storage.tasks if (ours := attached(server)) is not None else None
     return await service.book.view(call_id) if service is not None else None
 
@@ -119,12 +117,12 @@ def browser_on(server: Attached, **options: Any) -> httpx2.AsyncClient:
 
 
 def pages_among(round_: InputRequiredResult | None, server: object) -> set[str]:
-    """Return the names of questions that only link to a question page. Their answers do not pass through the client."""
+    """Return the names of the questions that link to a question page. Their answers do not pass through the client."""
     return {key for key, url in urls_in(round_).items() if page_at(url, server) is not None}
 
 
 def urls_in(round_: InputRequiredResult | None) -> dict[str, str]:
-    """Return the URLs in a round's URL questions, by question name. The URLs may belong to any site."""
+    """Return the URLs that a round asks the user to open, by question name. The URLs may belong to any site."""
     requests = (round_.input_requests if round_ is not None else None) or {}
     return {
         key: request.params.url
@@ -134,7 +132,7 @@ def urls_in(round_: InputRequiredResult | None) -> dict[str, str]:
 
 
 class QuestionPage:
-    """The question page of one call.
+    """A call's question page.
 
     Args:
         url: The page's URL.
@@ -148,9 +146,9 @@ class QuestionPage:
         self._server = server
 
     async def play(self, answer: AnswerQuestions, *, headers: Mapping[str, str]) -> bool:
-        """Answer all rounds until the call ends or needs its client. Return False if the user leaves before that.
+        """Answer all rounds on the page until the call ends or needs its client.
 
-        If the page reports a mistake, the user types the next answer.
+        Return False if the user leaves the page first. If the page reports a mistake, the user gives the next answer.
 
         Raises:
             AssertionError: The page does not open, or rejects an answer.
@@ -179,8 +177,8 @@ class QuestionPage:
         return True
 
     async def _wait_for_pause(self) -> StoredView | None:
-        """Wait until the call asks a question, needs its client or has ended, and return the call. None if the store
-        dropped it.
+        """Wait until the call asks a question, needs its client or ends. Return the call; None if the store has dropped
+        it.
         """
         with anyio.move_on_after(_WAIT_SECONDS):
             while (view := await _view(self._server, self.call_id)) is not None:
@@ -189,8 +187,10 @@ class QuestionPage:
                 await anyio.sleep(_POLL_SECONDS)
             return view
         if approvals := await open_approvals(self._server, self.call_id):
-            raise AssertionError(f"{approvals} still waits after {_WAIT_SECONDS:g} s; pass User(approver=...)")
-        raise AssertionError(f"the call behind a question page has not asked or ended within {_WAIT_SECONDS:g} s")
+            raise AssertionError(
+                f"after {_WAIT_SECONDS:g} s, the call still waits for {approvals}; pass User(approver=...)"
+            )
+        raise AssertionError(f"a question page's call neither asked a question nor ended within {_WAIT_SECONDS:g} s")
 
     async def _send(
         self,
@@ -206,12 +206,12 @@ class QuestionPage:
         for view, question, reply in zip(form.questions, questions, answers, strict=True):
             if not isinstance(reply, ElicitResult) or reply.action == "cancel":
                 raise AssertionError(
-                    f"the reply to {question} must be an answer, DECLINE or LEAVE, because a page asks it, got "
-                    f"{'no answer' if reply is None else repr(reply)}"
+                    f"the reply to {question} must be an answer, DECLINE or LEAVE, because a page asks the question, "
+                    f"got {'no answer' if reply is None else repr(reply)}"
                 )
             accepts = reply.action == "accept"
             if accepts:
-                # A field that the answer leaves out keeps the value that the page shows.
+                # If the answer leaves out a field, the field keeps the value that the page shows.
                 fields += [pair for field in view.fields for pair in _typed_pairs(field, reply.content or {})]
             if not form.is_single and not (accepts and view.kind is QuestionKind.FORM):
                 fields.append((view.choice_name, "yes" if accepts else "no"))
@@ -224,9 +224,9 @@ class QuestionPage:
             return
         mistakes = [" ".join(mistake.split()) for mistake in _PageParser(response.text).mistakes]
         reasons = {
-            401: "the server has Pages(authenticate=...), so pass the user's login, such as User(page_headers={...})",
-            404: "it belongs to another user, or has expired: does User(page_headers=...) log in the call's user?",
-            _MISTAKES_STATUS: f"it rejected the answer: {'; '.join(mistakes)}",
+            401: "the server has Pages(authenticate=...), so pass the user's login in User(page_headers={...})",
+            404: "the page belongs to another user, or has expired; does User(page_headers=...) log in the right user?",
+            _MISTAKES_STATUS: f"the page rejected the answer: {'; '.join(mistakes)}",
         }
         raise AssertionError(
             f"a question page could not be {action}: the server answered {response.status_code}; "
@@ -239,7 +239,7 @@ def _typed_pairs(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str,
     if view.field.name in content:
         value = content[view.field.name]
         filled_view = view_of_field(view.id, replace(view.field, has_default=value is not None, default=value))
-        # An invalid value is typed unchanged, so that the page reports the mistake.
+        # Send an invalid value unchanged, so that the page reports the mistake.
         texts = filled_view.typed or (
             () if value in (None, []) else (value if isinstance(value, str) else json.dumps(value),)
         )
@@ -249,7 +249,7 @@ def _typed_pairs(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str,
 
 
 class _PageParser(HTMLParser):
-    """Reads the token in a page's form, and the mistakes that the page reports."""
+    """A parser that reads a form's token, and the mistakes that the page reports."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)

@@ -1,4 +1,4 @@
-"""The prepared answers of a scripted user."""
+"""A scripted user's prepared answers."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from roundtrip.testing.conversations import AskedQuestion
 
 
 class UserAction(Enum):
-    """Replies that carry no value."""
+    """Replies that have no value."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
@@ -61,15 +61,15 @@ Reply = (
     | bool
     | None
 )
-"""An answer: form content, the value for a one-field form, a model's text, JSON data for a model's answer or for roots,
-or an outcome.
+"""An answer. It is form content, the value for a form with one field, a model's text, an outcome, or JSON data. JSON
+data can answer for a model or for roots.
 """
 
 Matcher = str | re.Pattern[str] | Callable[[AskedQuestion], bool]
-"""Selects questions: a name, a pattern for the message, or a function."""
+"""A name, a pattern for the message, or a function. It selects questions."""
 
 # `Mapping` is invariant in its key, so `Mapping[str, ...]` is not a `Mapping[Matcher, ...]`. Some type checkers cannot
-# match a dict literal against a union of both.
+# match a dict literal against a union of the two.
 MatcherT = TypeVar("MatcherT", str, Matcher)
 
 ValueT = TypeVar("ValueT")
@@ -78,31 +78,31 @@ AnswersBy: TypeAlias = Mapping[MatcherT, Reply | Sequence[Any]]
 """The type of `answers=`."""
 
 Answers: TypeAlias = Mapping[Any, Reply | Sequence[Any]]
-"""Replies by question name, message pattern or function. The replies in a list are used in order, each only once."""
+"""Replies by question name, message pattern or function. The replies in a list are used in order, each of them once."""
 
 
 @dataclass(slots=True)
 class PreparedValues(Generic[ValueT]):
-    """Values for the questions that a matcher selects: one value for all of them, or a list in which each value is used
-    once.
+    """Values for the questions that a matcher selects. All questions get the same value, or each gets the next value in
+    a list.
     """
 
     matcher: Any
     remaining: list[ValueT]
     in_order: bool
     round: int | None = None
-    """If it is set, the values are only for this round."""
+    """The only round that these values are for; None if the values are for any round."""
     take_count: int = 0
-    """How many times a value was taken."""
+    """How many values have been taken."""
 
     @property
     def is_used(self) -> bool:
-        """Return True if the single value has been taken, or every value in the list."""
+        """Return True if the single value was taken, or if every value in the list was taken."""
         return self.take_count > 0 and not (self.in_order and self.remaining)
 
     @property
     def is_single_use(self) -> bool:
-        """Return True if each value is for a single question."""
+        """Return True if each value can be used for only one question."""
         return self.in_order or self.round is not None
 
     def fits(self, question: AskedQuestion) -> bool:
@@ -129,8 +129,8 @@ class PreparedValues(Generic[ValueT]):
 
 
 def prepare_values(values: Mapping[Any, Any], *, round: int | None = None) -> list[PreparedValues[Any]]:
-    """Return the prepared values in a mapping from matchers to values. Lists and tuples contain values to use
-    in order.
+    """Return the prepared values for a mapping from matchers to values. The values in a list or tuple are used in
+    order.
     """
     return [
         PreparedValues(matcher, list(cast("Sequence[Any]", value)), True, round)
@@ -149,11 +149,11 @@ class Script:
 
     def __init__(self, answers: Answers | Sequence[Answers] = MappingProxyType({})) -> None:
         if not isinstance(answers, Mapping | list | tuple):
-            raise TypeError(f"answers= must be a mapping, or a list of mappings, one per round, got {answers!r}")
+            raise TypeError(f"answers= must be a mapping, or a list with one mapping per round, got {answers!r}")
         rounds = [(None, answers)] if isinstance(answers, Mapping) else enumerate(answers, 1)
         self.replies = [one for number, replies in rounds for one in prepare_values(replies, round=number)]
         self.is_single_use = False
-        """True if the last answer came from a list, so that it cannot be used again."""
+        """True if the last answer came from a list, which means that it cannot be used again."""
 
     def reply(self, question: AskedQuestion) -> InputResponse | Silence | None:
         """Return the answer to a question; None if the script has no answer left."""
@@ -202,11 +202,11 @@ def response_to(question: AskedQuestion, reply: Reply) -> InputResponse:
     plain: Any = to_jsonable_python(reply, by_alias=True)
     fields: list[str] = list((question.schema or {}).get("properties") or ())
     if isinstance(plain, dict):
-        # If the form is known, a field name that it does not have is a typo.
+        # If the form's fields are known, any other field name is a typo.
         unknown = [name for name in cast("dict[str, Any]", plain) if fields and name not in fields]
         if unknown:
             raise AssertionError(
-                f"the answer to {question} has {', '.join(map(repr, unknown))}, but its form has only "
+                f"the answer to {question} has {', '.join(map(repr, unknown))}, but the form has only "
                 f"{', '.join(map(repr, fields))}; to send an invalid answer, use an ElicitResult"
             )
         return ElicitResult(action="accept", content=cast("dict[str, Any]", plain))

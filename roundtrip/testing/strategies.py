@@ -21,12 +21,12 @@ except ImportError as missing:
 __all__ = ["answers", "outcomes"]
 
 _MAX_EXTRA_CHARS: Final = 20
-"""How many characters longer than its minimum a text may be."""
+"""A text may be at most this many characters longer than its minimum length."""
 _MAX_DRAWN_CHARS: Final = 200
 """The maximum length of a text that is drawn letter by letter. Hypothesis limits the size of an example."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _MAX_LOCAL_PART_CHARS: Final = 64
-"""Maximum length before the @ in an email address."""
+"""Maximum number of characters before the @ in an email address."""
 _DOMAIN: Final = "@example.com"
 _SITE: Final = "https://example.com/"
 
@@ -56,7 +56,7 @@ def answers(schema: Mapping[str, Any] | None, *, valid: bool = True) -> st.Searc
     if valid:
         return accepted
     if not fields:
-        raise ValueError("valid=False needs a form with fields: a form without fields rejects no answer")
+        raise ValueError("valid=False needs a form with fields, because a form without fields rejects no answer")
     missing = [accepted.map(_remove_field(samples.field.name)) for samples in fields if samples.is_needed]
     return st.one_of(
         *missing,
@@ -65,7 +65,7 @@ def answers(schema: Mapping[str, Any] | None, *, valid: bool = True) -> st.Searc
 
 
 def outcomes(schema: Mapping[str, Any] | None) -> st.SearchStrategy[ElicitResult]:
-    """Draw form outcomes: accepted with valid or invalid content, declined, cancelled.
+    """Draw form outcomes: an accepted form with valid or invalid content, a declined form, or a cancelled form.
 
     Raises:
         ValueError: The schema is not a form, or no valid answer is known.
@@ -140,7 +140,7 @@ def _invalid_strategies(samples: FieldSamples) -> Iterator[st.SearchStrategy[Any
 
 
 def _unacceptable_texts() -> st.SearchStrategy[str]:
-    """Draw texts such as `not x`, which no number, boolean, choice or format accepts."""
+    """Draw texts such as `not x`. No number, boolean, choice or format accepts such a text."""
     return st.text(max_size=_MAX_EXTRA_CHARS).map("not {}".format)
 
 
@@ -186,7 +186,7 @@ def _numbers(samples: FieldSamples) -> Iterator[st.SearchStrategy[float]]:
     most = math.floor(high) if high is not None else None
     if least is None or most is None or least <= most:
         yield st.integers(min_value=least, max_value=most)
-    # Draw no floats if a bound is too large for a float.
+    # Do not draw floats if a bound is too large for a float.
     if samples.field.kind is FieldKind.NUMBER and all(
         abs(bound) < sys.float_info.max for bound in (low, high) if bound is not None
     ):
@@ -199,7 +199,7 @@ def _numbers(samples: FieldSamples) -> Iterator[st.SearchStrategy[float]]:
 
 
 def _choices(samples: FieldSamples, least: int, most: int) -> Iterator[st.SearchStrategy[list[str]]]:
-    """Draw lists in which no choice is repeated."""
+    """Draw lists without repeated choices."""
     values = [choice.value for choice in samples.field.choices]
     if 0 <= least <= most <= len(values):
         yield st.lists(st.sampled_from(values), unique=True, min_size=least, max_size=most)

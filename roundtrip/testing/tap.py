@@ -13,13 +13,13 @@ OnMessage = Callable[[Message], None]
 
 @asynccontextmanager
 async def tapped(transport: AbstractAsyncContextManager[Any], on_message: OnMessage) -> AsyncGenerator[tuple[Any, Any]]:
-    """Open a transport, and report each message in the form in which the transport writes it."""
+    """Open a transport, and report each message as the JSON data that is sent."""
     async with transport as (read, write):
         yield _TappedReceiver(read, on_message), _TappedSender(write, on_message)
 
 
 class _TappedStream:
-    """One direction of a transport, with a function that sees each message."""
+    """One direction of a transport, with a function that receives each message."""
 
     def __init__(self, stream: Any, on_message: OnMessage) -> None:
         self._stream = stream

@@ -1,5 +1,5 @@
-"""Default settings for the `User`s in a test, from its pytest mark and fixtures, and the values of roundtrip's
-fixtures.
+"""Default settings for a test's `User`s, read from the test's mark and fixtures. The values of roundtrip's fixtures are
+also defined here.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -27,9 +27,11 @@ Stack = tuple[Network, ...]
 _DELIVERY_NETWORKS: Final = (Hop, Restart, Duplicate, partial(Duplicate, at_once=True), Drop, Reorder, Rotate)
 _ATTACKS: Final = (Delay, Tamper, Swap, Strip, Invent, Garble, Interleave, Eavesdrop)
 NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make().name: make for make in (*_DELIVERY_NETWORKS, *_ATTACKS)}
-"""Networks that need no arguments, by name. `Deploy` is not listed, because it needs the other build as an argument."""
+"""Networks that need no arguments, by name. `Deploy` is not listed, because it needs a function that makes the other
+build.
+"""
 TASK_NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make.name: make for make in (Kill, Outage, Abort)}
-"""Additional networks that only tasks use."""
+"""More networks, which are used only for tasks."""
 _ALL_NETWORKS: Final = {**NETWORKS, **TASK_NETWORKS}
 
 _ERAS_BY_NAME: Final = {"retry": (Era.RETRY,), "live": (Era.LIVE,), "both": ERAS, "task": (Era.TASK,), "all": LIVES}
@@ -46,7 +48,7 @@ class UserDefaults:
     over: Literal["memory", "http"] = "memory"
     """The transport to server objects."""
     recorder: Recorder | None = None
-    """Records the legs that roundtrip servers in this process serve."""
+    """The recorder for legs that roundtrip servers in this process serve."""
     record_messages: bool = False
     """True to record every JSON-RPC message. Users then connect over HTTP."""
     called_tools: list[str] = field(default_factory=list[str])
@@ -61,7 +63,7 @@ class UserDefaults:
 class CurrentDefaults:
     """The defaults for the running test.
 
-    A process runs one test at a time, but the test may run in any thread or asyncio task. A context variable does not
+    A process runs one test at a time, but the test may run in any thread or asyncio task. A context variable would not
     work, because the asyncio task that runs asynchronous tests keeps its first fixture's context.
     """
 
@@ -80,9 +82,9 @@ def defaults_for_mark(
     over: Literal["memory", "http"] = "memory",
     **unknown: object,
 ) -> dict[str, UserDefaults]:
-    """Return the defaults for each run of a marked test, by the run's name. Raise ValueError for an invalid option."""
+    """Return the defaults for each run of a marked test, by run name. Raise ValueError if an option is invalid."""
     if unknown:
-        raise ValueError(f"it has no option {', '.join(unknown)}; its options are {', '.join(_MARK_OPTIONS)}")
+        raise ValueError(f"the mark has no option {', '.join(unknown)}; its options are {', '.join(_MARK_OPTIONS)}")
     selected_eras = _ERAS_BY_NAME.get(eras) if isinstance(eras, str) else None
     if selected_eras is None:
         raise ValueError(f"eras= must be one of {', '.join(map(repr, _ERAS_BY_NAME))}, got {eras!r}")
@@ -91,7 +93,7 @@ def defaults_for_mark(
     if hostile is False and (without or deploy is not None or secrets):
         raise ValueError("without=, deploy= and secrets= need hostile=; add hostile=True, or remove them")
     defaults_by_name = {era.name.lower(): UserDefaults(era, over=over) for era in selected_eras}
-    # Live calls have no networks, because a live question and its answer share one open connection.
+    # Live calls do not pass through networks, because a live question and its answer share one open connection.
     for era in [era for era in selected_eras if era is not Era.LIVE] or [Era.RETRY]:
         for stack in network_stacks(
             hostile, without=without, deploy=deploy, secrets=secrets, for_tasks=era is Era.TASK
@@ -113,11 +115,13 @@ def network_stacks(
     """Return the network stacks that a mark names.
 
     Args:
-        which: True for all networks, or a list. Each item is a name, a network, or a tuple to stack.
-        without: Stack names to leave out. A stack's name is its networks' names, joined with `+`.
-        deploy: A function that makes an instance of the other build, which takes over in the middle of each call.
+        selection: True for all networks, or a list. Each item is a network, a network's name, or a tuple of these that
+            forms a stack.
+        without: The names of stacks to leave out. A stack's name is its networks' names, joined with `+`.
+        deploy: A function that makes an instance of the other build. That instance takes over in the middle of each
+            call.
         secrets: Texts that must not be readable in any token.
-        of_tasks: Include the task networks if `which` is True.
+        for_tasks: Include the task networks if `selection` is True.
     """
     if selection is False or selection is None:
         return []
@@ -138,7 +142,7 @@ def network_stacks(
 
 
 def stack_of(network: object) -> Stack:
-    """Return the stack for `User(network=...)`, which may be a network, a name, or a list with both."""
+    """Return the stack for `User(network=...)`. The argument is a network, a name, or a list of networks and names."""
     return _stack(tuple(cast("list[object]", network)) if isinstance(network, list) else network, None, ())
 
 
@@ -174,12 +178,12 @@ def _require_known(name: str) -> None:
 
 @contextmanager
 def defaults_for_test(defaults: UserDefaults | None, *, messages: bool, trace: Path | None) -> Generator[UserDefaults]:
-    """Set the user defaults for one test, inside a `with` block.
+    """Set the user defaults for one test until the `with` block ends.
 
     Args:
-        choice: The defaults from the test's mark, or None.
+        defaults: The defaults from the test's mark, or None.
         messages: True to record every JSON-RPC message, because the test compares them.
-        trace: The file for the test's transcript.
+        trace: The file for the test's transcript. If it is None, the recorder does not change.
     """
     defaults = defaults or UserDefaults()
     recorder = defaults.recorder if trace is None else Recorder(trace, reveal="all", instance="test")
@@ -217,7 +221,7 @@ class Traces:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        """The transcript file. `roundtrip trace show ID PATH` shows a call from it."""
+        """The transcript file. `roundtrip trace show ID PATH` shows one of its calls."""
 
     @property
     def calls(self) -> list[TracedCall]:
@@ -226,7 +230,7 @@ class Traces:
 
     @property
     def call(self) -> TracedCall:
-        """Return the only call. Raise AssertionError if there is no call, or more than one."""
+        """Return the only call. Raise AssertionError if there is not exactly one call."""
         calls = self.calls
         if len(calls) != 1:
             raise AssertionError(

@@ -62,24 +62,26 @@ __tracebackhide__ = True
 _LOOK_SECONDS: Final = 0.1
 """How often, in seconds, a call's approvals are polled."""
 _APPROVAL_SECONDS: Final = 300.0
-"""Time limit for a waiting call. If no approver decides, `watch_approvals` ends the call earlier."""
+"""Time limit for a waiting call. If no approver decides, `watch_approvals` usually ends the call earlier."""
 _APPROVAL_PREFIX: Final = "This waits for an approval by "
 
 _MAX_TASK_ROUNDS: Final = 100
-"""After this number of rounds, a task is assumed to ask forever. Clients themselves have no limit for tasks."""
+"""After this number of rounds, the user assumes that a task will ask forever. Real clients do not limit a task's
+rounds.
+"""
 
 PageT = TypeVar("PageT", str, Matcher)
 
 
 class Unanswered(AssertionError):
-    """The script does not answer a question."""
+    """The script has no answer to a question."""
 
     def __init__(self, question: AskedQuestion, asked: Sequence[AskedQuestion]) -> None:
         page = "; to visit its page, pass visits=, or answer ACCEPT" if question.url is not None else ""
         before = "".join(f"\n  {one}" for one in asked)
         super().__init__(
             f"answers= has no answer to the question {question}\nasked so far:{before}\n"
-            "a key of answers= is the question's name, a pattern for its message, or a function of the question"
+            "a key in answers= must be the question's name, a pattern for its message, or a function of the question"
             + ("" if question.name is not None else "; this question has no name on the wire, so use a pattern")
             + page
         )
@@ -88,12 +90,12 @@ class Unanswered(AssertionError):
 
 
 class Unused(AssertionError):
-    """No question used some of the answers."""
+    """Some prepared answers were never used."""
 
     def __init__(self, unused: Sequence[str], asked: Sequence[AskedQuestion], *, ended: str) -> None:
         questions = "".join(f"\n  {one}" for one in asked) or " none"
         super().__init__(
-            f"no question asked for {', '.join(unused)}\nquestions:{questions}\nthe call ended with {ended}\n"
+            f"no question used {', '.join(unused)}\nquestions:{questions}\nthe call ended with {ended}\n"
             "to allow this, pass allow_unused=True"
         )
         self.unused = tuple(unused)
@@ -103,40 +105,42 @@ class User:
     """A scripted person who calls tools through a real `mcp` client.
 
     Args:
-        server: A server object, a server factory, a URL, the command of a stdio server, or a transport. A list of these
-            is a fleet; each item is an instance. A factory may accept `keys=`.
-        answers: The answers, by question name, by a compiled pattern that matches the message, or by a function of the
-            `AskedQuestion`. An answer is form content (a mapping or a model), the value of a form with one field,
-            `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE` or `LEAVE`. A list of answers is used in order, one each time the
-            question is asked. A list of mappings has one mapping per round.
-        visits: The page visits, under the same keys as answers. A visit is a function, plain or asynchronous, that
-            takes a `Visit` and plays the browser. A list of visits is used in order, one each time the page is asked
-            for. The user accepts the question, and continues when the function returns.
+        server: A server object, a server factory, a URL, the command of a stdio server, or a transport. A list of
+            servers is a fleet, and each item is one instance. A factory may accept `keys=`.
+        answers: The answers, in a mapping. A key is a question's name, a compiled pattern that matches the message, or
+            a function that takes the `AskedQuestion`. An answer is form content (a mapping or a model), the value of a
+            form with one field, `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE` or `LEAVE`. An answer can also be a list, whose
+            items answer the question once each, in order. To give different answers in each round, pass a list of
+            mappings.
+        visits: The page visits, in a mapping with the same keys as `answers`. A visit is a function, plain or
+            asynchronous, that takes a `Visit` and acts as the browser. A visit can also be a list of functions, which
+            are used once each, in order. The user accepts the question, and continues when the function returns.
         approver: One or more `Approver`s, who decide approvals while the call waits for them. The user accepts the page
-            that shows who must decide, and requests the result with `continue_call`, as models do. The decisions are in
-            `Conversation.approvals`.
-        patience: Seconds in which `done=` must report a page as finished after the user agreed to visit it. The limit
-            is five times as long for a server in another process, for a task until its status changes, and for an
-            approval. A server in another process also waits for its own `wait=`.
+            that shows who must decide, and then calls `continue_call` to get the result, as a model would. The
+            decisions are in `Conversation.approvals`.
+        patience: After the user has agreed to visit a page, `done=` must report the page as finished within this number
+            of seconds. The limit is five times as long for a server in another process, for a change in a task's
+            status, and for an approval. A server in another process also waits as long as its own `wait=` says.
         era: The era to speak, or `Era.TASK` for a client that supports tasks. The default is the test's era
             (`@pytest.mark.roundtrip(eras=...)`), or else the retry era.
-        network: The networks that requests pass through in the retry era, outermost first, or their names. The default
-            is the networks of the test's mark.
-        over: The transport to server objects: in memory, or HTTP on a local port. The default is the transport of the
-            test's mark, or else in memory.
-        principal: The logged-in principal, for servers in memory: a subject or an access token.
-        roots: The client's roots. Without them, the client does not declare roots.
-        max_rounds: Rounds of questions after which the client gives up in the retry era. All tested clients give up
-            after 10.
+        network: The networks that requests pass through in the retry era, or their names, outermost first. The default
+            is the networks in the test's mark.
+        over: The transport to server objects: "memory", or "http" on a local port. The default is the transport in the
+            test's mark, or else "memory".
+        principal: The logged-in principal, as a subject or an access token. Only servers in memory receive it.
+        roots: The client's roots. By default, the client does not declare roots.
+        max_rounds: In the retry era, the number of rounds after which the client gives up. All tested clients give up
+            after 10 rounds.
         missing_capabilities: Capabilities that the client does not declare: "elicitation" (forms and pages),
             "sampling".
-        client: "no-elicitation" for a client that cannot be asked, "links" for one that shows links but no forms; by
-            default, the client shows both. On the question pages of a server in this process (`Server(pages=...)`), the
-            user gives the same answers, and calls `continue_call` if a result says so. If the server has the channel
-            "model", the user also answers questions that a model may answer, through `continue_call`.
+        client: "no-elicitation" for a client that shows neither forms nor links, or "links" for a client that shows
+            links but no forms. By default, the client shows both. If the server is in this process and has question
+            pages (`Server(pages=...)`), the user gives the same answers there, and calls `continue_call` if a result
+            says so. If the server has the channel "model", the user also calls `continue_call` to answer the questions
+            that a model may answer.
         page_headers: Headers that the user's browser sends to question pages, such as a login cookie.
         record_messages: Keep every JSON-RPC message in `Conversation.messages`. This needs HTTP.
-        allow_error: Allow the call to end with a protocol error, in `Conversation.error`, or with an unknown tool.
+        allow_error: Allow calls of unknown tools, and calls that end with a protocol error (`Conversation.error`).
         allow_unused: Allow answers that no question used.
 
     Example:
@@ -172,7 +176,7 @@ class User:
         if over not in (None, "memory", "http"):
             raise ValueError(f"over= must be 'memory' or 'http', got {over!r}")
         if isinstance(missing_capabilities, str) or not frozenset(missing_capabilities) <= {"elicitation", "sampling"}:
-            raise ValueError(f"missing_capabilities= takes {{'elicitation', 'sampling'}}, got {missing_capabilities!r}")
+            raise ValueError(f"missing_capabilities= allows 'elicitation' and 'sampling', got {missing_capabilities!r}")
         if client not in (None, "no-elicitation", "links"):
             raise ValueError(f"client= must be 'no-elicitation' or 'links', got {client!r}")
         if isinstance(answers, str):
@@ -209,8 +213,8 @@ class User:
 
         Raises:
             Unanswered: The script has no answer to a question.
-            Unused: No question used some of the script's answers.
-            MCPError: The call ended with a protocol error that is not allowed.
+            Unused: Some of the script's answers were never used.
+            MCPError: The call ended with a protocol error, and `allow_error` is not set.
             LookupError: The server has no such tool, or hides it, and `allow_error` is not set.
             Breach: The server broke a rule on a hostile network.
         """
@@ -234,7 +238,7 @@ class User:
         return await self.play(leg, Script(self._answers))
 
     async def play(self, leg: LegRequest, script: Script, *, tracers: Sequence[Tracer] = ()) -> Conversation:
-        """Make a call with the given answers instead of the user's, and add tracers to roundtrip servers."""
+        """Make a call with a script instead of the user's own answers. Add the tracers to roundtrip servers."""
         run = _UserCall(
             Conversation(leg, self.era),
             script,
@@ -314,7 +318,7 @@ class _AgreedPage:
     """A page that the user has agreed to visit."""
 
     question: AskedQuestion
-    """The question in its most recent form."""
+    """The question, as it was asked most recently."""
     since: float
     visits: int = 0
 
@@ -339,17 +343,18 @@ class _UserCall:
     waiting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     call_id: str = ""
     stored_call: str | None = None
-    """The id of the stored call that waits for an approval. It is known only for a server in this process."""
+    """The id of the stored call that waits for an approval; None if the server is in another process."""
     is_continuing: bool = False
-    """True while `continue_call` runs, because that is a separate call."""
+    """True once the user has called `continue_call`, which is a separate call."""
 
     def listen(self, step: Transition, by_worker: bool) -> None:
-        """Record states and question names in the live era."""
+        """In the live era, record states and question names."""
         if self.conversation.era is not Era.LIVE or self.conversation.left or (self.is_continuing and not by_worker):
             return
         if self.conversation.states is not None:
             self.conversation.states.append(step.target)
-        # `_answer_page` records the rounds on question pages, and approvals are not questions, so skip both.
+        # Skip rounds on question pages, because `_answer_page` records them. Skip approvals, because they are not
+        # questions.
         if step.event is Event.ASK and not {"channel", "external"} & step.detail.keys():
             self.live_keys = list(step.detail.get("keys", ()))
             self.conversation.rounds.append([])
@@ -388,7 +393,7 @@ class _UserCall:
             decided_by = anyio.current_time() + _APPROVAL_SECONDS
             while (waiting := self._find_waiting_call(result)) is not None:
                 if self.has_approver and anyio.current_time() > decided_by:
-                    raise AssertionError(f"the call still waits after {_APPROVAL_SECONDS:g} s")
+                    raise AssertionError(f"the call is still waiting after {_APPROVAL_SECONDS:g} s")
                 if waiting.link is not None and not await self._read_page(waiting.link):
                     return
                 questions = await questions_for_model(self.fleet.at, call_of_handle(waiting.handle))
@@ -408,13 +413,13 @@ class _UserCall:
             raise self._endless_error()
 
     def _find_waiting_call(self, result: object) -> WaitingCall | None:
-        """Return the waiting call that a result describes, and record the result. Return None for any other result."""
+        """Record a result that describes a waiting call, and return this call. Return None for any other result."""
         waiting = waiting_call(result) if attached(self.fleet.at) is not None else None
         if waiting is None or not isinstance(result, CallToolResult):
             return None
         results = self.conversation.link_results
         if len(results) >= self.max_rounds and not self.has_approver:
-            raise AssertionError(f"{waiting.tool} was called {len(results)} times, and the call still waits")
+            raise AssertionError(f"{waiting.tool} was called {len(results)} times, and the call is still waiting")
         results.append(LinkResult(result, len(self.conversation.rounds)))
         self.stored_call = call_of_handle(waiting.handle)
         return waiting
@@ -430,7 +435,7 @@ class _UserCall:
     async def watch_approvals(self) -> None:
         """End the call if an approval waits too long.
 
-        Approvers do not see the approvals for their own calls or for other groups, so an approval may never be decided.
+        An approver cannot see approvals for their own calls or for other groups, so an approval may never be decided.
         """
         patience = self.patience * ELSEWHERE_FACTOR
         approvals, since = "", anyio.current_time()
@@ -442,15 +447,15 @@ class _UserCall:
                 since = anyio.current_time()
             elif anyio.current_time() - since >= patience:
                 self.failure = self.failure or AssertionError(
-                    f"{approvals} still waits after {patience:g} s: no approver= can both see the approval and "
-                    "decide it; an Approver must have a matching verdict, log in as a member of that group, and "
-                    "not be the caller. If the decision takes longer, raise patience="
+                    f"after {patience:g} s, the call still waits for {approvals}; an approver= must have a matching "
+                    "verdict, log in as a member of that group, and not be the caller. If the decision takes longer, "
+                    "raise patience="
                 )
                 self.waiting.cancel()
                 return
 
     async def _read_page(self, link: str) -> bool:
-        """Answer the question page at a link, if there is one. Return False if the user stops."""
+        """If a link leads to a question page, answer the page. Return False if the user leaves or the page fails."""
         page = page_at(link, self.fleet.at)
         if page is None:
             return True
@@ -463,12 +468,12 @@ class _UserCall:
             self._note_states(self.fleet.take_worker_transitions(page.call_id))
 
     def _note_states(self, transitions: Iterable[Transition]) -> None:
-        """Record the states to which transitions lead. In the live era, `listen` records the states instead."""
+        """Record the target states of transitions. In the live era, `listen` records the states instead."""
         if self.conversation.states is not None and self.conversation.era is not Era.LIVE:
             self.conversation.states.extend(step.target for step in transitions)
 
     async def _answer_page(self, questions: Sequence[AskedQuestion]) -> list[InputResponse | None] | None:
-        """Answer a round on a question page. Return None if the user stops."""
+        """Answer a round on a question page. Return None if the user leaves or an answer fails."""
         self.conversation.rounds.append([])
         self.conversation.tokens.append(None)
         answers = [await self._answer(question) for question in questions]
@@ -480,22 +485,22 @@ class _UserCall:
             advice = ". End its loop, or ask in fewer rounds (ctx.ask_all, or a form with more fields)"
         else:
             advice = (
-                f"; clients on {FIRST_OF_RETRY_ERA} stop after {CLIENTS_STOP_AFTER_ROUNDS}. Ask in fewer rounds "
-                "(ctx.ask_all, or a form with more fields), or pass User a higher max_rounds="
+                f"; on {FIRST_OF_RETRY_ERA}, clients stop after {CLIENTS_STOP_AFTER_ROUNDS} rounds. Ask in fewer "
+                "rounds (ctx.ask_all, or a form with more fields), or pass User a higher max_rounds="
             )
         return self._unfinished_error(waited) or AssertionError(
             f"the call still asks after {self.max_rounds} rounds: {self.conversation.names[-3:]}{advice}"
         )
 
     def _unfinished_error(self, waited: str) -> PageUnfinished | None:
-        """Return the error if the call still waits for a page that the user agreed to visit; otherwise None."""
+        """Return an error if the call is waiting for a page that the user agreed to visit; otherwise None."""
         for agreed in self.pages.values():
             if agreed.question in self.conversation.rounds[-1]:
                 return PageUnfinished(agreed.question, visits=agreed.visits, waited=waited)
         return None
 
     async def _answer_round(self, round_: InputRequiredResult) -> dict[str, InputResponse] | None:
-        """Answer a round of questions. Return None if the user stops."""
+        """Answer a round of questions. Return None if the user leaves or an answer fails."""
         self.conversation.rounds.append([])
         self.conversation.tokens.append(round_.request_state)
         answers: dict[str, InputResponse] = {}
@@ -526,7 +531,7 @@ class _UserCall:
     async def _answer(self, question: AskedQuestion) -> InputResponse | None:
         self.waiting.deadline = math.inf
         if self.has_approver and question.url is not None and question.message.startswith(_APPROVAL_PREFIX):
-            # If this page asks nothing, the call waits for an approver.
+            # The page does not ask anything, because the call waits for an approver.
             page = page_at(question.url, self.fleet.at)
             self.stored_call = page.call_id if page is not None else None
             return ElicitResult(action="accept")
@@ -581,7 +586,7 @@ class _UserCall:
 
 
 def _model_arguments(questions: Sequence[AskedQuestion], answers: Sequence[InputResponse | None]) -> dict[str, Any]:
-    """Return the arguments for `continue_call` that answer these questions. A null declines a question."""
+    """Return the `continue_call` arguments that answer these questions. The value null declines a question."""
     answers_by_name = {
         question.name: (answer.content or {}) if answer.action == "accept" else None
         for question, answer in zip(questions, answers, strict=True)
@@ -626,7 +631,7 @@ async def assert_same_in_all_lives(
     arguments: Mapping[str, Any] | None = None,
     **options: Unpack[SameOptions[MatcherT, PageT]],
 ) -> Conversation:
-    """Make a call in each era and as a task, and compare the calls like `assert_same_on_both_eras`.
+    """Make a call in each era and as a task, and compare the calls as `assert_same_on_both_eras` does.
 
     Raises:
         AssertionError: The calls differ.

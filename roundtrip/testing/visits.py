@@ -1,4 +1,4 @@
-"""Page visits by scripted users. The test's functions play the browser."""
+"""Page visits by scripted users. In each visit, one of the test's functions acts as the browser."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,16 +31,18 @@ class PageUnfinished(AssertionError):
         if visits:
             history = f"was visited {'once' if visits == 1 else f'{visits} times'}"
             advice = (
-                "check the page's response to the visit, and check that done= reads what the page writes, under the "
+                "check the page's response to the visit, and check that done= reads what the page writes under the "
                 "same ctx.call.id"
             )
         else:
             history = "was never visited"
             advice = (
-                f"finish it as a person would, with User(..., visits={{{question.name or 'pattern'!r}: finish}}), or "
-                "decline it in answers="
+                f"visit the page with User(..., visits={{{question.name or 'pattern'!r}: finish}}), or decline the "
+                "question in answers="
             )
-        super().__init__(f"the page of {page} {history}, and {waited}; {advice}. If it takes longer, raise patience=")
+        super().__init__(
+            f"the page of {page} {history}, and {waited}; {advice}. If the page takes longer, raise patience="
+        )
         self.question = question
 
 
@@ -62,10 +64,10 @@ class Visit:
         return dict(parse_qsl(urlsplit(self.url).query, keep_blank_values=True))
 
     def browser(self, **options: Any) -> httpx2.AsyncClient:
-        """Make a browser to use with `async with`. It needs absolute URLs, such as `url`.
+        """Make a browser, to be used with `async with`. It accepts only absolute URLs, such as `url`.
 
-        If the roundtrip server is in this process, the browser opens the pages that the server's `custom_route` serves,
-        whatever their host name. Otherwise, the browser uses the network.
+        If the roundtrip server is in this process, the browser ignores host names and opens the pages that the server's
+        `custom_route` serves. Otherwise, the browser uses the network.
 
         Args:
             **options: Arguments for `httpx2.AsyncClient`, such as `cookies=`.
@@ -76,7 +78,7 @@ class Visit:
 
 
 VisitFn = Callable[[Visit], Awaitable[object]] | Callable[[Visit], object]
-"""A function that plays the browser. A plain function runs in a thread."""
+"""A function that acts as the browser. If it is not asynchronous, it runs in a thread."""
 
 VisitsBy: TypeAlias = Mapping[MatcherT, VisitFn | Sequence[VisitFn]]
 """Visits by question name, message pattern or function. The visits in a list are used in order."""

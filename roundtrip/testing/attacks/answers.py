@@ -41,7 +41,7 @@ def invalid_responses(request: InputRequest) -> Iterator[tuple[str, InputRespons
 def other_answers(
     requests: Mapping[str, InputRequest], answers: Mapping[str, InputResponse]
 ) -> dict[str, InputResponse]:
-    """Return answers that another user could give, with the same actions as these answers."""
+    """Return the answers that another user could give. They have the same actions as the given answers."""
     others: dict[str, InputResponse] = {}
     for key, request in requests.items():
         params, answer = asking(request), answers.get(key)

@@ -1,4 +1,4 @@
-"""Reading tokens without a key. A token may have several layers of encoding."""
+"""Functions that read tokens without a key, through several layers of encoding."""
 
 import base64
 import binascii
@@ -45,7 +45,7 @@ def texts_in(values: object) -> Iterator[str]:
 
 
 def readings(token: str) -> Iterator[bytes]:
-    """Yield every byte string that can be decoded from a token without a key, through several layers."""
+    """Decode a token without a key, through several layers, and yield every byte string that is found."""
     yield from _open_text(token)
     read, layer = {token.encode()}, {token.encode()}
     for _ in range(_MAX_LAYERS):
@@ -57,7 +57,7 @@ def readings(token: str) -> Iterator[bytes]:
 
 
 def _open_text(token: str) -> Iterator[bytes]:
-    """Yield the unsealed text in a roundtrip token. The token's middle part may be compressed."""
+    """Yield a roundtrip token's unsealed text. The token's middle part may be compressed."""
     try:
         payload = read_unverified(token).payload
         if payload is None:
@@ -76,8 +76,8 @@ def _unpack(packed: bytes) -> Iterator[bytes]:
         for start in range(4):
             text = run[start:]
             try:
-                # Python ignores excess padding. If only one character is left in the last group of four, it encodes
-                # nothing, so drop it.
+                # Python ignores excess padding. If the last group of four has only one character, drop the character,
+                # because it encodes nothing.
                 yield base64.urlsafe_b64decode((text[:-1] if len(text) % 4 == 1 else text) + b"===")
             except binascii.Error:
                 continue

@@ -1,4 +1,4 @@
-"""Argument attacks: changed arguments for a request, made from its arguments and its tool's schema."""
+"""Attacks on arguments: changed arguments, made from a request's arguments and its tool's schema."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from roundtrip.untrusted import list_of, mapping_of
 
 
 def other_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield other values for each argument in the request, and values for each argument that it leaves out."""
+    """Yield other values for each argument in the request, and values for each argument that the request leaves out."""
     properties = mapping_of(schema.get("properties"))
     for name in dict.fromkeys([*arguments, *properties]):
         # A property's schema may also be `true`.

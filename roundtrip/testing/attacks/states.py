@@ -1,4 +1,4 @@
-"""Token attacks: changed, truncated and forged request states and task ids."""
+"""Attacks on tokens: changed, truncated and forged request states and task ids."""
 
 import base64
 import binascii
@@ -41,10 +41,10 @@ def truncated(token: str) -> Iterator[tuple[str, str]]:
 
 
 def forged(token: str) -> Iterator[tuple[str, str]]:
-    """Yield forged tokens. Each is a copy in which one value is changed and encoded in the same way.
+    """Yield forged tokens. Each one is a copy in which one value is changed and then encoded like the original value.
 
     An encrypted token cannot be forged in this way. Signed parts keep their old signature, which does not match the
-    changed value, so only a server that does not verify signatures accepts a forged token.
+    changed value. Only a server that does not verify signatures accepts such a token.
     """
     yield from islice(_forge(token), _MAX_FORGED)
 
@@ -66,8 +66,8 @@ def _forge(token: str) -> Iterator[tuple[str, str]]:
 
 
 def _decode(segment: str) -> tuple[Any, _Encode] | None:
-    """Return the JSON in a segment, and a function that encodes bytes in the same way; None if the segment has
-    no JSON.
+    """Return a segment's JSON data, and a function that encodes bytes in the same way. Return None if the segment has
+    no JSON data.
     """
     for decode, encode in _ENCODINGS:
         try:
@@ -90,7 +90,7 @@ def _compose(encode: _Encode, deflate: Callable[[bytes], bytes]) -> _Encode:
 
 
 def _change_values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield JSON data in which one value is changed, each time with that value's path."""
+    """Yield copies of JSON data in which one value is changed, each with the path of that value."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         for name, item in fields.items():

@@ -1,1 +1,1 @@
-"""Exploration: playing every path through a tool's questions."""
+"""Exploration, which plays every path through a tool's questions."""

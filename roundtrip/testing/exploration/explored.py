@@ -1,4 +1,4 @@
-"""Exploration reports: each path, a table of all paths, and the state-machine edges that the paths cover."""
+"""Exploration reports: the paths, a table of the paths, and the state-machine edges that the paths cover."""
 
 import textwrap
 from collections import Counter
@@ -22,7 +22,7 @@ _MAX_CYCLE_STATES: Final = 8
 
 
 class PathAction(StrEnum):
-    """A reply, valid or invalid, to one question on a path."""
+    """A valid or invalid reply to one question on a path."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
@@ -34,7 +34,7 @@ class PathAction(StrEnum):
 
 
 class PathOutcome(StrEnum):
-    """Final outcome for a path."""
+    """The way in which a path ended."""
 
     COMPLETED = "completed"
     DECLINED = "declined"
@@ -49,7 +49,7 @@ class PathOutcome(StrEnum):
     BREACH = "breach"
     """The server broke a rule on a hostile network."""
     UNFINISHED = "unfinished"
-    """The call was still asking or running when the path was stopped."""
+    """The call was still asking questions, or still running, when the path was stopped."""
 
 
 _ENDS_WITHOUT_RESULT: Final = frozenset((PathOutcome.FAILED, PathOutcome.ERROR, PathOutcome.REJECTED))
@@ -60,7 +60,8 @@ class Path:
     """One call from its start to its end."""
 
     choices: tuple[tuple[str, PathAction], ...]
-    """Each question's name, or its message if it has no name, and the action that replied to it."""
+    """For each question, its name and the action that replied to it. A question without a name has its message instead.
+    """
     outcome: PathOutcome
     text: str
     """The text of the result or error."""
@@ -68,7 +69,7 @@ class Path:
     """The call's states; None if the server does not report them."""
     questions: tuple[AskedQuestion, ...]
     conversation: Conversation | None = None
-    """The call, if it has a result."""
+    """The call, if it ended with a result."""
     error: BaseException | None = None
     """The server's exception, if the server reports it; otherwise the error that the client received."""
 
@@ -92,7 +93,7 @@ class Coverage:
 
     @classmethod
     def of(cls, gone: Iterable[CallArrow]) -> "Coverage":
-        """Divide all edges into those in `gone` and the others."""
+        """Divide all edges into those in `gone` and all others."""
         taken, edges = set(gone), CALL_MACHINE.arrows
         return cls(tuple(one for one in edges if one in taken), tuple(one for one in edges if one not in taken))
 
@@ -109,7 +110,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """The paths that were played for a tool, ordered by their choices, and the number of paths that were not played."""
+    """The paths that were played through a tool's questions, in the order of their choices."""
 
     name: str
     """The name of the tool, prompt or resource."""
@@ -118,9 +119,10 @@ class Explored:
     limit: int
     paths: tuple[Path, ...]
     left_out: int
-    """The number of known paths beyond the limit. Each of them may have more branches."""
+    """The number of known paths that the limit left out. Each of these paths may branch further."""
     strayed: int
-    """The number of paths on which the server asked another question than on their parent path, after the same answers.
+    """The number of paths on which, after the same answers, the server asked a different question than on the parent
+    path.
     """
     coverage: Coverage | None
     """The edge coverage; None if the server is not a roundtrip server in this process."""
@@ -137,8 +139,8 @@ class Explored:
 
     @property
     def deeper(self) -> int:
-        """Return the number of paths that had more questions than the depth. The user accepted all questions beyond the
-        depth.
+        """Return the number of paths that had more questions than the depth. Beyond the depth, the user accepted every
+        question.
         """
         return sum(len(path.choices) > self.depth for path in self.paths)
 
@@ -146,7 +148,7 @@ class Explored:
         """Raise if a path crashed or did not end, or if every path failed before its first question.
 
         Raises:
-            AssertionError: There are such paths. The message lists them.
+            AssertionError: A path crashed or did not end, or every path failed at once. The message lists the paths.
         """
         if self.paths and all(path.outcome in _ENDS_WITHOUT_RESULT and not path.questions for path in self.paths):
             raise AssertionError(
@@ -166,7 +168,7 @@ class Explored:
         rows = [("#", "questions", "outcome", *(("states",) if sequences else ()), "text")]
         for number, (path, questions) in enumerate(zip(self.paths, self._questions(), strict=True), 1):
             sequence = () if not sequences else ("" if path.states is None else f"s{sequences.index(path.states) + 1}",)
-            # The SDK begins every failure message with this text.
+            # The SDK puts this text before every failure message.
             text = path.text.removeprefix(f"Error executing tool {self.name}: ")
             rows.append((str(number), questions, path.outcome, *sequence, text))
         lines = _align(rows)
@@ -208,7 +210,7 @@ class Explored:
             accepting = count_text(self.deeper, "path")
             lines.append(f"left out: other answers beyond depth={self.depth}; there, {accepting} only accepted")
         if self.strayed:
-            lines.append(f"{count_text(self.strayed, 'path')} got other questions than before after the same answers")
+            lines.append(f"after the same answers, {count_text(self.strayed, 'path')} got different questions")
         return lines
 
 
@@ -242,7 +244,7 @@ def _wrap(label: str, text: str, width: int) -> list[str]:
 
 
 def _fold(states: Sequence[State]) -> str:
-    """Join states on one line; write each repeated cycle once."""
+    """Join states on one line. Write a repeated cycle only once."""
     parts: list[str] = []
     index = 0
     while index < len(states):

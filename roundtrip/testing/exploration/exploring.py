@@ -58,21 +58,23 @@ async def paths(
 ) -> Explored:
     """Play every path through a tool's questions, and report each path.
 
-    The first path accepts everything. For each of the first `depth` questions on a path, other paths reply differently:
-    they decline, cancel, answer with invalid content, or do not answer. The question's kind and the era decide which of
-    these replies are possible. The later questions on these paths branch in the same way. Each path is a complete call.
-    If the server reports an error or crashes, this is recorded as the path's outcome, and is not raised.
+    The first path accepts everything. At each of its first `depth` questions, other paths branch off. They decline,
+    cancel, answer with invalid content, or do not answer, if the question's kind and the era allow this. These paths
+    branch in the same way at their own later questions. Each path is a complete call. If the server reports an error or
+    crashes, this is recorded as the path's outcome, and no exception is raised.
 
     Args:
         server: The server, as for `User`. A factory is called once per path.
         tool: The tool's name, or the first leg of any call.
         arguments: The tool's arguments.
-        answers: Content to accept forms with, as for `User`. The default is the simplest content that fits.
-        visits: Page visits, as for `User`. Without them, a path that agrees to open a page does not finish.
+        answers: The content with which forms are accepted, as for `User`. The default is the simplest content that
+            fits.
+        visits: Page visits, as for `User`. If a path agrees to open a page and there is no visit, the path does not
+            finish.
         approver: As for `User`.
         principal: As for `User`.
         depth: The number of questions per path at which other paths branch off.
-        limit: The maximum number of paths. Paths with the fewest deviations come first.
+        limit: The maximum number of paths. Paths with the fewest deviations are played first.
         era: As for `User`.
         roots: As for `User`.
         questions: The maximum number of questions per path. The path is stopped at the next question.
@@ -80,7 +82,7 @@ async def paths(
         allow_unused: Allow answers that no path needed. If the limit left out paths, these answers are always allowed.
 
     Raises:
-        ValueError: `answers` has no content for a form, and none can be derived from its schema.
+        ValueError: `answers` has no content for a form, and none can be derived from the form's schema.
         Unused: No path needed some of the answers.
 
     Example:
@@ -90,7 +92,7 @@ async def paths(
         ```
     """
     if depth < 0 or limit < 1 or questions < 1:
-        raise ValueError("depth= must be at least 0, limit= and questions= at least 1")
+        raise ValueError("depth= must be at least 0, and limit= and questions= must be at least 1")
     leg = tool if isinstance(tool, LegRequest) else LegRequest(tool, dict(arguments or {}))
     user_options = {"visits": visits, "approver": approver, "principal": principal, "era": era, "roots": roots}
     exploration = _Exploration(server, leg, answers or {}, user_options, depth, questions, patience)
@@ -116,7 +118,7 @@ def _action_indexes(path: Path) -> list[int]:
 
 
 _Choices = tuple[tuple[str, PathAction], ...]
-"""The actions for the first questions on a path. Later questions are accepted."""
+"""The actions for the first questions on a path. All later questions are accepted."""
 
 
 @dataclass(slots=True)
@@ -130,15 +132,15 @@ class _PathQuestion:
 
     @property
     def choice(self) -> tuple[str, PathAction]:
-        """Return the question's name, or its message if it has no name, and the action."""
+        """Return the action, and the question's name. If the question has no name, return its message instead."""
         name = self.question.name
         return (self.question.message if name is None else name), self.action
 
 
 @dataclass(eq=False)
 class _Guide(Script):
-    """The script for one path: it takes the path's actions, and then accepts all later questions. It is also a
-    tracer.
+    """The script for one path. It first takes the path's actions, and then accepts all other questions. The script is
+    also a tracer.
     """
 
     choices: _Choices
@@ -148,15 +150,15 @@ class _Guide(Script):
     has_strayed: bool = False
     is_endless: bool = False
     mistake: Exception | None = None
-    """The error that the author must fix in `answers`, if any."""
+    """The first error that the author must fix in `answers`; None if there is none."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """The call's cancel scope. The script cancels it to stop the path."""
     conversation: Conversation | None = None
-    """The call, if it has a result."""
+    """The call, if it ended with a result."""
     error: MCPError | AssertionError | None = None
     """The error that the client received or that the user raised."""
     has_facts: bool = False
-    """True if the server reports facts. Only roundtrip servers do this."""
+    """True if the server reports facts. Only roundtrip servers report facts."""
     transitions: list[Transition] = field(default_factory=list[Transition])
     is_rejected: bool = False
     """True once a server has rejected the call's token."""
@@ -164,7 +166,7 @@ class _Guide(Script):
     """The unexpected exception that ended the call."""
 
     def __post_init__(self) -> None:
-        # The author's answers are used to accept questions. Each path gets a copy of each answer list, and uses it up.
+        # The author's answers are used to accept questions. Each path uses up its own copy of each answer list.
         super().__init__(self.exploration.answers)
 
     def begin(self, beginning: Beginning) -> Watch:
@@ -178,8 +180,8 @@ class _Guide(Script):
 
     def _record_fact(self, fact: object) -> None:
         if self.scope.cancel_called:
-            # The server may still report facts until it notices the cancellation. The tool did not cause them, so
-            # ignore them.
+            # The server may report more facts before it notices the cancellation. Ignore these facts, because the tool
+            # did not cause them.
             return
         if isinstance(fact, Transition):
             self.transitions.append(fact)
@@ -259,13 +261,13 @@ class _Guide(Script):
 
 @dataclass(slots=True)
 class _Exploration:
-    """The settings and results of one exploration."""
+    """An exploration's settings and results."""
 
     server: Target
     leg: LegRequest
     answers: Answers
     user_options: Mapping[str, Any]
-    """Arguments, other than the answers, for each path's `User`."""
+    """Arguments for each path's `User`, without the answers."""
     depth: int
     questions: int
     patience: float
@@ -274,9 +276,9 @@ class _Exploration:
     arrows: set[CallArrow] = field(default_factory=set[CallArrow])
     has_facts: bool = False
     used_indexes: set[int] = field(default_factory=set[int])
-    """The positions in `answers` of the answers that a path needed."""
+    """The positions, in `answers`, of all answers that a path needed."""
     _invalid: dict[str, Mapping[str, Any] | None] = field(default_factory=dict[str, Mapping[str, Any] | None])
-    """Content that a form rejects, by the JSON text of the form's schema."""
+    """For each form's schema, as text, the content that the form rejects."""
 
     def invalid(self, question: AskedQuestion) -> InputResponse | None:
         """Return an answer that the form rejects; None if no invalid answer is known."""
@@ -290,7 +292,7 @@ class _Exploration:
         return response_to(question, content) if content is not None else None
 
     def check_all_used(self) -> None:
-        """Raise Unused if no path needed one of the answers. Usually, that answer's question name is misspelled."""
+        """Raise Unused if there is an answer that no path needed. Its question name is probably misspelled."""
         unused = [name for index, name in enumerate(Script(self.answers).unused) if index not in self.used_indexes]
         if unused:
             asked = {str(question): question for path in self.finished_paths for question in path.questions}
@@ -298,7 +300,7 @@ class _Exploration:
             raise Unused(unused, list(asked.values()), ended=ended)
 
     def user(self) -> User:
-        """Return the user for one path. If the server is a factory, each user makes a new server."""
+        """Return a new user for one path. If the server is a factory, each user makes a new server."""
         return User(self.server, **self.user_options, allow_error=True, allow_unused=True)
 
     async def play_path(self, choices: _Choices) -> list[_Choices]:
@@ -350,7 +352,7 @@ class _Exploration:
         if crash is not None:
             return PathOutcome.CRASHED, f"{type(crash).__name__}: {crash}"
         if isinstance(error, AssertionError):
-            # The user also gives up if the server asks without end.
+            # An AssertionError may also mean that the user gave up because the server never stopped asking.
             if isinstance(error, Breach):
                 return PathOutcome.BREACH, str(error)
             questions = guide.path_questions
@@ -371,7 +373,7 @@ class _Exploration:
 
 
 def _repeats(questions: Sequence[_PathQuestion]) -> bool:
-    """Return True if the last two questions are the same form with the same action."""
+    """Return True if the last two questions are the same form, and the path chose the same action for both."""
     again = [one for one in questions[-2:] if one.choice == questions[-1].choice]
     return len(again) == 2 and isinstance(questions[-1].question.params, ElicitRequestFormParams)
 
@@ -380,4 +382,4 @@ def _endless_text(questions: Sequence[_PathQuestion]) -> str:
     name = questions[-1].choice[0]
     if _repeats(questions):
         return f"keeps asking {name!r}; if its form does not show all rules, put a valid answer into answers="
-    return f"still asks after {len(questions)} questions, the last {name!r}"
+    return f"still asks after {len(questions)} questions, most recently {name!r}"

@@ -1,1 +1,1 @@
-"""Networks, honest or hostile, between a user and a server's instances."""
+"""Honest and hostile networks between a user and a server's instances."""

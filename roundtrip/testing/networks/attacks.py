@@ -1,4 +1,4 @@
-"""Networks that also send legs from a hostile client. The server must reject these legs, and they must have no
+"""Networks that also send legs from a hostile client. The server must reject these legs, and the legs must have no
 effect.
 """
 
@@ -30,10 +30,10 @@ __tracebackhide__ = True
 _DAY_SECONDS: Final = 86400.0
 _MAX_OTHER_TOOLS: Final = 3
 _CLOCK_HINT: Final = (
-    " (its clock must be `time.time`, looked up on each call; if its tokens live longer, use Delay(seconds=...))"
+    " (it must look up `time.time` on each call; if its tokens are valid for longer, use Delay(seconds=...))"
 )
 _MIN_SECRET_CHARS: Final = 6
-"""A shorter text may appear in a token by chance."""
+"""The minimum length of a text that Eavesdrop looks for. A shorter text may appear in a token by chance."""
 
 
 class Delay:
@@ -64,7 +64,7 @@ class Delay:
 
 
 class Tamper:
-    """A network that also sends changed tokens and task ids, and rewritten copies of readable tokens.
+    """A network that also sends changed tokens, changed task ids, and rewritten copies of readable tokens.
 
     The server must reject all of them with the same error.
     """
@@ -88,7 +88,7 @@ class Tamper:
             changes_by_answer.setdefault(delivery.told, what)
         if len(changes_by_answer) > 1:
             texts = "; ".join(f"{what}: {answer}" for answer, what in changes_by_answer.items())
-            raise Breach(f"bad tokens must all get the same error, because differences help an attacker; got {texts}")
+            raise Breach(f"all bad tokens must get the same error, because differences help an attacker; got {texts}")
         return await route.onward(leg)
 
 
@@ -109,14 +109,14 @@ class Swap:
             for name, others in other_arguments(leg.arguments, tools.get(leg.name, {})):
                 for value in others:
                     delivery = await route.aside(replace(leg, arguments={**leg.arguments, name: value}))
-                    _require_rejection(delivery, f"a token arrived with another {name!r}", may_fail=True)
+                    _require_rejection(delivery, f"a token arrived with another {name!r} argument", may_fail=True)
                     if delivery.is_rejected:
                         break
-                    # If the tool itself fails, for example because of an unknown value, try the next value.
+                    # If the tool itself failed, for example because it does not know the value, try the next value.
             names = [name for name in tools if name != leg.name][:_MAX_OTHER_TOOLS]
             for name in [f"{leg.name}x"] if leg.method == "resources/read" else names:
                 delivery = await route.aside(replace(leg, name=name))
-                _require_rejection(delivery, f"a token of {leg.name!r} arrived at {name!r}", may_fail=True)
+                _require_rejection(delivery, f"a token for {leg.name!r} arrived at {name!r}", may_fail=True)
             if route.fleet.principal is not None:
                 with acting_as("roundtrip.testing: another user"):
                     delivery = await route.aside(leg)
@@ -150,7 +150,7 @@ async def _error_of(request: Callable[[], Awaitable[object]]) -> str | None:
 
 
 class Strip:
-    """A network that loses one answer per round. The server must ask only that question again (S7)."""
+    """A network that loses one answer per round. The server must ask only this answer's question again (S7)."""
 
     name = "strip"
 
@@ -177,15 +177,15 @@ class Strip:
         forgotten = (asked & answers.keys()) - {lost} - again.names
         if forgotten and not again.is_rejected:
             raise Breach(
-                f"only the answer to {lost!r} was lost, but the server also asked {_quote(sorted(forgotten))} again: "
-                "it must keep the answers that arrived"
+                f"only the answer to {lost!r} was lost, but the server also asked {_quote(sorted(forgotten))} again; "
+                "the server must keep the answers that arrived"
             )
         return again
 
 
 class Invent:
-    """A network that adds answers without a token, answers that arrive before their question, and answers to unknown
-    questions.
+    """A network that invents answers. It sends answers without a token, answers to questions that are asked later, and
+    an answer to an unknown question.
 
     The server must not use these answers (S8).
     """
@@ -193,7 +193,7 @@ class Invent:
     name = "invent"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send answers too early, and then the leg with an unknown answer."""
+        """Send answers too early, and then send the leg with an answer to an unknown question."""
         past = route.history(leg)
         if leg.answers and past:
             known: dict[str, InputResponse] = {}
@@ -217,13 +217,13 @@ class Invent:
         if delivery.error is not None and (honest := await route.onward(leg)).error is None:
             raise Breach(
                 f"an answer to an unknown question was added, and the server answered with {delivery.told} "
-                f"instead of {honest.told}: it must ignore that answer"
+                f"instead of {honest.told}; the server must ignore that answer"
             )
         return delivery
 
 
 class Garble:
-    """A network that also sends invalid answers: a wrong type, a wrong kind, or missing fields."""
+    """A network that also sends invalid answers, which have a wrong type, a wrong kind or missing fields."""
 
     name = "garble"
 
@@ -251,8 +251,8 @@ class Garble:
         for key, request in requests.items():
             name = key.partition("#")[0]
             if name in garbled_before:
-                # Send only one invalid answer per question: attempts are limited, and the user may also send an invalid
-                # answer.
+                # Send only one invalid answer per question, because attempts are limited and the user may also send an
+                # invalid answer.
                 continue
             honest = (leg.answers or {}).get(key)
             garbled = next(invalid_responses(request), None)
@@ -267,7 +267,7 @@ class Garble:
             again = [one for one in delivery.names if one not in requests and one.startswith(name)]
             if key in delivery.names or len(again) != 1:
                 raise Breach(
-                    f"the answer to {key!r} came as {what}; the call must ask once more under a new key, got questions "
+                    f"the answer to {key!r} came as {what}; the call must ask again under one new key, but it asked "
                     f"{_quote(sorted(delivery.names))}"
                 )
             return await route.onward(leg.answering(delivery.asks, {again[0]: honest}))
@@ -275,16 +275,16 @@ class Garble:
 
 
 class Interleave:
-    """A network that also makes a concurrent call of the same function, with other answers.
+    """A network that also calls the same function concurrently, with other answers.
 
-    The other call advances as far as the user's call and is then abandoned. Both calls must ask the same first
+    The concurrent call advances as far as the user's call, and is then abandoned. Both calls must begin with the same
     questions.
     """
 
     name = "interleave"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Play the other call, and send the leg."""
+        """Play the concurrent call, and send the leg."""
         history = route.history(leg)
         past = [one.leg for one in history]
         if past:
@@ -294,10 +294,9 @@ class Interleave:
                 return await route.onward(leg)
             if not other.is_rejected and other_names != own_names:
                 raise Breach(
-                    f"another call of {leg.name!r} began at the same time and asked "
-                    f"{_quote(sorted(other_names)) or 'nothing'}, but this call first asked "
-                    f"{_quote(sorted(own_names))}: does the server keep data from one call to the next (a global, "
-                    "a cache)?"
+                    f"concurrent calls of {leg.name!r} must begin with the same questions, but one call asked "
+                    f"{_quote(sorted(other_names)) or 'nothing'}, and the other asked {_quote(sorted(own_names))}; "
+                    "does the server keep data between calls (in a global or a cache)?"
                 )
             for one in past[1:]:
                 if other.asks is None:
@@ -308,7 +307,7 @@ class Interleave:
 
 
 class Eavesdrop:
-    """A network that reads every token without a key. Computed values must not be readable in the token.
+    """A network that reads every token without a key. It must not find computed values in a token.
 
     roundtrip servers report their computed values. For other servers, pass the values as `secrets`.
 
@@ -344,34 +343,34 @@ class Eavesdrop:
 
 
 def _is_stored(leg: LegRequest, route: Route) -> bool:
-    """Return True if the leg's call is a task, or asks its questions on a question page."""
+    """Return True if the leg's call is a task, or if the call asks its questions on a question page."""
     return leg.task_id is not None or any(pages_among(one.asks, route.fleet.at) for one in route.history(leg))
 
 
 def _is_merged(repeated: LegDelivery, waiting: LegDelivery, route: Route) -> bool:
     """Return True if the server merged the repeated call into the user's waiting call.
 
-    The server does this because an approval must be requested only once.
+    Servers merge such calls so that an approval is requested only once.
     """
     return all(bool(one.names) and one.names == pages_among(one.asks, route.fleet.at) for one in (repeated, waiting))
 
 
 def _require_rejection(delivery: LegDelivery, what: str, hint: str = "", *, may_fail: bool = False) -> None:
-    """Require that the server rejects the leg. With `may_fail`, the tool may fail instead."""
+    """Require that the server rejected the leg. With `may_fail`, the tool may have failed instead."""
     failed = isinstance(delivery.result, CallToolResult) and delivery.result.is_error
     if not delivery.is_rejected and not (may_fail and failed):
-        raise Breach(f"{what}, and the server answered with {delivery.told}: it must reject the request{hint}")
+        raise Breach(f"{what}, and the server answered with {delivery.told}; the server must reject the request{hint}")
 
 
 def _require_no_trust(delivery: LegDelivery, keys: Iterable[str], what: str) -> None:
-    """Require that the server asks these questions again, or rejects the leg."""
+    """Require that the server asked these questions again, or rejected the leg."""
     if delivery.crashed:
         raise Breach(f"{what}, and the server crashed: {delivery.told}")
     has_skipped_question = bool(delivery.names) and not set(keys) <= delivery.names
     if delivery.done is not None or has_skipped_question:
         raise Breach(
-            f"{what}, and the server continued with {delivery.told}. Either it accepts answers to questions that it "
-            "has not asked, or it keeps data from one call to the next (a global, a cache)"
+            f"{what}, and the server continued with {delivery.told}. The server accepts answers to questions "
+            "that it has not asked, or keeps data between calls (in a global or a cache)"
         )
 
 

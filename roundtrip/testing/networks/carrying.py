@@ -1,4 +1,4 @@
-"""Networks that deliver every leg, but deliver it to another instance or build, twice, or late."""
+"""Networks that deliver every leg, but deliver it twice, late, or to another instance or build."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,9 +42,7 @@ class _InstanceSwitch:
 
 
 class Hop(_InstanceSwitch):
-    """A network that sends each leg to another instance. If the test passes a server factory, there are two
-    instances.
-    """
+    """A network that sends each leg to another instance. With a server factory, two instances alternate."""
 
     name = "hop"
     _subject = "another instance"
@@ -55,7 +53,7 @@ class Hop(_InstanceSwitch):
 
 
 class Restart(_InstanceSwitch):
-    """A network that restarts the server between two legs, so that its memory is lost."""
+    """A network that restarts the server between two legs, so that the server loses its memory."""
 
     name = "restart"
     _subject = "the restarted server"
@@ -66,10 +64,10 @@ class Restart(_InstanceSwitch):
 
 
 class Rotate(_InstanceSwitch):
-    """A network that rotates keys, one phase per leg: `[old, new]`, `[new, old]`, `[new]`, and so on.
+    """A network that rotates keys. Each leg is one phase: `[old, new]`, `[new, old]`, `[new]`, and so on.
 
-    A server that stores calls keeps its old keys, because they are needed until `roundtrip calls rekey` has run.
-    Instances from all phases run its stored calls, so each instance must be able to read what the others write.
+    A server that stores calls needs its old keys until `roundtrip calls rekey` has run, so it keeps them. Instances
+    from all phases run its stored calls, so each instance must be able to read what the other instances write.
     """
 
     name = "rotate"
@@ -114,7 +112,7 @@ class Deploy(_InstanceSwitch):
 class Duplicate:
     """A network that delivers every leg twice, sequentially or concurrently, and compares the responses.
 
-    The tool's body then runs twice. Only the test can count the body's effects.
+    The tool's body then runs twice. The network cannot count the body's effects; the test must count them.
     """
 
     def __init__(self, *, at_once: bool = False) -> None:
@@ -149,7 +147,7 @@ class Drop:
     """A network that loses the server's response to a leg. The client then sends the leg again.
 
     Args:
-        leg: The leg's number, starting at 1. By default, the response to every leg is lost once.
+        leg: The number of the leg, starting at 1. By default, the network loses the response to every leg once.
     """
 
     def __init__(self, leg: int | None = None) -> None:
@@ -168,7 +166,7 @@ class Drop:
 
 
 class Reorder:
-    """A network that reorders answers. After each leg, it delivers the previous leg again."""
+    """A network that reorders a leg's answers. After each leg, it delivers the previous leg again."""
 
     name = "reorder"
 
@@ -180,11 +178,12 @@ class Reorder:
         if before is not None:
             late = await route.onward(before.leg)
             if late.crashed:
-                raise Breach(f"a leg arrived again later, and the server answered with {late.told}")
-            # A task or stored call continues in the background, so the late leg may receive the call's result.
+                raise Breach(f"a leg arrived a second time, and the server answered with {late.told}")
+            # A task or stored call continues in the background. If a leg arrives late, it may receive the call's
+            # result.
             is_background = late.task_id is not None or _is_stored(before, route) or _is_stored(delivery, route)
             if late.done is not None and not is_background:
-                raise Breach(f"a leg got a question first; when it was sent again, it ended the call: {late.told}")
+                raise Breach(f"a leg got a question, but when it was sent again, it ended the call: {late.told}")
         return delivery
 
 
@@ -200,7 +199,7 @@ def _require_agreement(deliveries: Sequence[LegDelivery], what: str, route: Rout
         return
     waiting = [waiting_call(one.result) for one in deliveries]
     if None not in waiting and len({one.handle for one in waiting if one is not None}) == 1:
-        # The call was still waiting when the first leg arrived, and may have run before the second leg arrived.
+        # The call was still waiting when the first leg arrived. It may have continued before the second leg arrived.
         return
     summary = f"{what}, and the server answered with {first.told} and with {second.told}"
     if (first.final is None) != (second.final is None) or first.names != second.names:
@@ -217,5 +216,5 @@ def _require_agreement(deliveries: Sequence[LegDelivery], what: str, route: Rout
 
 
 def _is_stored(delivery: LegDelivery, route: Route) -> bool:
-    """Return True if the call waits in the server's store, on a question page or for an approval."""
+    """Return True if the call is in the server's store, because it waits on a question page or for an approval."""
     return waiting_call(delivery.result) is not None or bool(pages_among(delivery.asks, route.fleet.at))

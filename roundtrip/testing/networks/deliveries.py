@@ -1,4 +1,4 @@
-"""Deliveries, which pair a leg with its response, and the errors that networks raise."""
+"""Deliveries, each of which pairs a leg with its response, and the errors that networks raise."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,25 +19,25 @@ class Breach(AssertionError):
 
 
 class Inapplicable(Exception):
-    """The network does not work with this user or server. The message names what is missing."""
+    """The network does not work with this user or server. The message says what is missing."""
 
 
 @dataclass(slots=True, eq=False)
 class LegDelivery:
-    """A leg that reached a server, with the response."""
+    """A leg that was sent to a server, with the server's response."""
 
     leg: LegRequest
     result: LegResult | None = None
     error: MCPError | None = None
-    """The protocol error, if the response is a protocol error."""
+    """The response, if it is a protocol error."""
     transitions: list[Transition] | None = None
     """The call's transitions during the leg; None if the server does not report facts to this process."""
     bodies: int = 0
-    """The number of bodies that started during the leg, if the server reports facts."""
+    """The number of function bodies that started during the leg, if the server reports facts."""
     crash: BaseException | None = None
     """The unexpected exception that ended the leg, if the server reports facts."""
     computed: list[Any] = field(default_factory=list[Any])
-    """Computed values that the token must hide, if the server reports facts."""
+    """Computed values that must not be readable in the token, if the server reports facts."""
     call_id: str = ""
     """The call's id, if the server reports facts."""
     task_id: str | None = None
@@ -45,7 +45,7 @@ class LegDelivery:
 
     @property
     def asks(self) -> InputRequiredResult | None:
-        """Return the response if it asks questions; otherwise None."""
+        """Return the response if it asks questions; otherwise return None."""
         return self.result if isinstance(self.result, InputRequiredResult) else None
 
     @property
@@ -68,7 +68,7 @@ class LegDelivery:
 
     @property
     def crashed(self) -> bool:
-        """Return True if the server ended the leg with an unexpected exception."""
+        """Return True if an unexpected exception in the server ended the leg."""
         if self.crash is not None:
             return True
         if self.error is not None:
@@ -79,7 +79,7 @@ class LegDelivery:
 
     @property
     def is_rejected(self) -> bool:
-        """Return True if the server answered with a deliberate protocol error."""
+        """Return True if the server deliberately answered with a protocol error."""
         return self.error is not None and not self.crashed
 
     @property
@@ -100,11 +100,11 @@ class LegDelivery:
 
 
 def is_internal(leg: LegRequest, error: MCPError) -> bool:
-    """Return True if a protocol error stands for an unexpected exception."""
+    """Return True if the server sent a protocol error because of an unexpected exception."""
     # For prompts and resources, servers also use this code for deliberate errors.
     return error.code == INTERNAL_ERROR and leg.method == "tools/call"
 
 
 def is_bare_failure(leg: LegRequest, text: str) -> bool:
-    """Return True if a failure has the text that SDK servers use only for unexpected exceptions."""
+    """Return True if a failure's text is the one that SDK servers use only for unexpected exceptions."""
     return text == f"Error executing tool {leg.name}"

@@ -1,4 +1,4 @@
-"""Fleets, which create server instances, connect to them, and send them legs."""
+"""Fleets, which create server instances, connect to them, and send legs to them."""
 
 import inspect
 import itertools
@@ -39,20 +39,20 @@ from roundtrip.tracing import Beginning, Raised, TokenRejection, Tracer, Wrote
 
 Transport = AbstractAsyncContextManager[Any]
 Instance = MCPServer[Any] | LowLevelServer[Any] | FastMcpServer | StdioServerParameters | Transport | str
-"""One server: an object in this process, the command of a stdio server, a transport, or a URL."""
+"""One server, given as an object in this process, the command of a stdio server, a transport, or a URL."""
 
 Make = Callable[..., AnyServer]
-"""A function that makes a new server instance. It receives `keys=` if it has that parameter."""
+"""A function that makes a new server instance. If the function has a parameter `keys`, it receives keys."""
 
 Target = Instance | Make | Sequence[Instance]
 """A server, a function that makes instances, or a sequence of instances."""
 
 KEYS: Final = tuple(f"roundtrip.testing: key {number}, which everybody knows".encode() for number in range(8))
-"""Keys for the instances that are made with `keys=`, in the order of rotation."""
+"""The keys for instances that are made with `keys=`, in the order in which the keys are rotated."""
 
 ELSEWHERE_FACTOR: Final = 5
-"""The user's patience is multiplied by this factor for servers in other processes, because their page waits cannot be
-shortened.
+"""For a server in another process, the user's patience is multiplied by this factor, because the page wait there cannot
+be shortened.
 """
 _POLL_SECONDS: Final = 0.01
 
@@ -60,14 +60,14 @@ _CURRENT_DELIVERY: ContextVar[LegDelivery | None] = ContextVar("roundtrip_sendin
 
 
 class TaskUnfinished(AssertionError):
-    """A task did not ask a question or end in time."""
+    """A task neither asked a question nor ended in time."""
 
     def __init__(self, task: RemoteTask, seconds: float) -> None:
         shown = "" if task.status_message is None else f" ({task.status_message!r})"
         super().__init__(
             f"the task has been {task.status!r}{shown} for {seconds:g} s without a change. If it waits for an "
-            "approval, pass User an approver= who can see and decide it. If it sleeps or waits for a signal, let the "
-            "test advance the fixture `clock` or call server.signal(...) while the call runs. Otherwise, pass User a "
+            "approval, pass User an approver= who can see and decide it. If it sleeps or waits for a signal, the test "
+            "must advance the fixture `clock` or call server.signal(...) while the call runs. Otherwise, pass User a "
             "higher patience="
         )
 
@@ -91,7 +91,7 @@ class Instances:
 
     @property
     def takes_keys(self) -> bool:
-        """Return True if the target can make instances with other keys."""
+        """Return True if the target can make instances with given keys."""
         return self._make is not None and _takes_keys(self._make)
 
     def first(self) -> Instance:
@@ -101,7 +101,7 @@ class Instances:
         return self._all[0]
 
     def after(self, instance: Instance) -> Instance:
-        """Return the next instance after this one. If the target makes instances, there are two of them."""
+        """Return the instance that follows the given one. If the target makes instances, two instances alternate."""
         if len(self._all) == 1:
             self._all.append(self.make("another instance"))
         index = next((index for index, one in enumerate(self._all) if one is instance), -1)
@@ -114,18 +114,20 @@ class Instances:
         yield from itertools.cycle(self._all)
 
     def make(self, what: str, *, keys: Sequence[bytes] | None = None) -> Instance:
-        """Make an instance. Raise Inapplicable if the target cannot make instances, or cannot make them with these
-        keys.
+        """Make an instance. Raise Inapplicable if the target cannot make instances, or if keys are given and the target
+        does not take keys.
         """
         if keys is not None and not self.takes_keys:
-            raise Inapplicable("other keys need a function that makes servers from keys: def make_server(keys): ...")
+            raise Inapplicable(
+                "other keys need a function that makes a server with given keys: def make_server(keys): ..."
+            )
         if self._make is None:
             raise Inapplicable(f"{what} needs a function that makes the server: User(make_server), not User(server)")
         return make_instance(self._make, keys=keys)
 
 
 def make_instance(make: Make, *, keys: Sequence[bytes] | None = None) -> Instance:
-    """Make an instance. If the function takes keys and none are given, pass the first of `KEYS`."""
+    """Make an instance. If the function takes keys and no keys are given, pass the first of `KEYS`."""
     return make(keys=list(keys or KEYS[:1])) if _takes_keys(make) else make()
 
 
@@ -142,9 +144,9 @@ def ignore(fact: object) -> None:
 
 @dataclass(eq=False)
 class NetworkFleet:
-    """One call's instances, with the client's connection to each instance. It is also a tracer for the instances.
+    """One call's instances, with the client's connection to each instance. The fleet is also a tracer.
 
-    A separate asyncio task opens and closes each connection. The caller's exit stack closes everything.
+    A separate asyncio task opens and closes each connection. The caller's exit stack ends these tasks.
     """
 
     instances: Instances
@@ -159,7 +161,7 @@ class NetworkFleet:
     """The authenticated user, if any."""
     tracers: Sequence[Tracer] = ()
     patience: float = math.inf
-    """How many seconds a leg waits for a page. A task may stay unchanged for five times as long."""
+    """How many seconds a leg waits for a page. A task's status may stay the same for five times as long."""
     links_only: bool = False
     """True for a client that declares URL mode but not forms."""
     messages: list[Message] = field(default_factory=list[Message])
@@ -168,11 +170,11 @@ class NetworkFleet:
     _open_deliveries: list[LegDelivery] = field(default_factory=list[LegDelivery])
     _deployed: dict[Make, Instance] = field(default_factory=dict[Make, Instance])
     _worker_transitions: dict[str, list[Transition]] = field(default_factory=dict[str, list[Transition]])
-    """Transitions on legs that workers ran, as long as no delivery contains them, by call id. Each key is a call of
-    this fleet.
+    """By call id, the transitions on legs that workers ran, until a delivery contains them. Each key is one of this
+    fleet's calls.
     """
     at: Instance = field(init=False)
-    """The current instance, which serves the next leg."""
+    """The current instance, to which the next leg is sent."""
     _group: TaskGroup = field(init=False)
     _closing: anyio.Event = field(default_factory=anyio.Event)
 
@@ -183,7 +185,7 @@ class NetworkFleet:
 
     @property
     def is_in_memory(self) -> bool:
-        """Return True if requests reach the instances in memory. They then carry the sender's authentication."""
+        """Return True if requests reach the instances in memory. Such requests carry the sender's authentication."""
         return self.is_in_this_process and self.over == "memory" and not self.record_messages
 
     async def start(self) -> None:
@@ -193,7 +195,7 @@ class NetworkFleet:
         await self.go_to(self.instances.first())
 
     async def deploy(self, make: Make) -> None:
-        """Switch to an instance of another build. The instance is made only once."""
+        """Switch to an instance of another build. That instance is made only once."""
         if make not in self._deployed:
             if _takes_keys(make) and not self.instances.takes_keys:
                 raise Inapplicable(
@@ -206,8 +208,8 @@ class NetworkFleet:
     async def go_to(self, instance: Instance) -> None:
         """Switch to an instance, and connect to it if necessary."""
         if all(one is not instance for one, _ in self._clients):
-            # A separate task holds the connection: concurrent legs may connect, and no leg may close a connection that
-            # another leg uses.
+            # A separate asyncio task holds the connection. Concurrent legs may connect, and no leg may close a
+            # connection that another leg uses.
             self._clients.append((instance, await self._group.start(self._keep_connected, instance)))
         self.at = instance
 
@@ -230,7 +232,7 @@ class NetworkFleet:
         return delivery
 
     async def _follow(self, delivery: LegDelivery) -> LegResult:
-        """Send a leg. If its call is a task or becomes one, poll the task until it asks questions or ends."""
+        """Send a leg. If its call is a task or becomes a task, poll the task until it asks questions or ends."""
         changed_at = anyio.current_time()
         status: str | None = None
         delivery.task_id = delivery.leg.task_id
@@ -249,7 +251,7 @@ class NetworkFleet:
         return await follow(session, delivery.leg, send=partial(send, session), seen=check_progress, pace=_POLL_SECONDS)
 
     def take_worker_transitions(self, call_id: str) -> list[Transition]:
-        """Return a call's new transitions, and forget them. They come from legs that workers ran without a client
+        """Return and remove a call's new worker transitions. They happened on legs that workers ran without a client
         request.
         """
         transitions = self._worker_transitions.get(call_id, [])
@@ -258,11 +260,11 @@ class NetworkFleet:
         return taken
 
     def has_task(self, call_id: str) -> bool:
-        """Return True if a call belongs to this fleet and may therefore have become a task."""
+        """Return True if a call is one of this fleet's calls, because it may then have become a task."""
         return call_id in self._worker_transitions
 
     def requests_to(self, task_id: str) -> TaskRequests:
-        """Return an object that sends requests about a task to the current instance."""
+        """Return an object that sends requests about one task to the current instance."""
         return TaskRequests(self.session, task_id)
 
     async def tools(self) -> dict[str, Mapping[str, Any]]:
@@ -303,7 +305,7 @@ class NetworkFleet:
         delivery = _CURRENT_DELIVERY.get()
         if delivery is None or delivery not in self._open_deliveries:
             # Over HTTP, a server does not see this context, so take any open delivery. Concurrent legs are copies, so
-            # any one will do.
+            # it does not matter which delivery is taken.
             delivery = next((one for one in self._open_deliveries if one.transitions == []), None)
         if beginning.within is not None or delivery is None or delivery.transitions is None:
             return ignore
@@ -350,7 +352,9 @@ def is_crash(error: BaseException) -> bool:
 
 @contextmanager
 def acting_as(principal: AccessToken | str | None) -> Generator[None]:
-    """Authenticate in-memory requests inside a `with` block. If the principal is a string, it is the user's subject."""
+    """Authenticate in-memory requests until the `with` block ends. If the principal is a string, it becomes the
+    subject.
+    """
     if principal is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Networks between users and servers: their interface, a call's route through them, and stacks of networks."""
+"""The network interface, a call's route through a network, and stacks of networks."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Route:
     carried: list[LegDelivery]
     """The deliveries that this network has returned for the call, in order."""
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Notes that the network keeps about this call."""
+    """The network's notes about this call."""
 
     @property
     def number(self) -> int:
@@ -34,21 +34,21 @@ class Route:
         return len(self.carried) + 1
 
     async def aside(self, leg: LegRequest) -> LegDelivery:
-        """Send an extra leg directly to the current server, bypassing the inner networks."""
+        """Send an extra leg directly to the current server. It bypasses the inner networks."""
         return await self.fleet.send(leg)
 
     def before(self, leg: LegRequest) -> LegDelivery | None:
-        """Return the earlier delivery whose response contains the leg's token and the questions that the leg answers.
+        """Return the earlier delivery that led to a leg; None for a first leg.
 
-        Return None for a first leg.
+        Its response has the leg's token, and asks the questions that the leg answers.
         """
         history = self.history(leg)
         return history[-1] if history else None
 
     def history(self, leg: LegRequest) -> list[LegDelivery]:
-        """Return the deliveries that led to a leg, in order, without the extra legs that the network sent."""
+        """Return the deliveries that led to a leg, in order. Extra legs that the network sent are left out."""
         history: list[LegDelivery] = []
-        # Search from the newest, because a server may issue the same token twice.
+        # Search from the newest delivery, because a server may issue the same token twice.
         for earlier in reversed(self.carried):
             if not leg.continues and leg.answers is None:
                 break
@@ -61,7 +61,7 @@ class Route:
 class Network(Protocol):
     """A network between a user and a server, in the retry era.
 
-    One object serves all calls. It keeps its notes about a call in `Route.notes`.
+    One network object serves all calls. It keeps its notes about each call in `Route.notes`.
     """
 
     @property
@@ -72,17 +72,17 @@ class Network(Protocol):
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send a leg with `route.onward`, and return one of the deliveries.
 
-        The network may change the leg first, and may send it any number of times.
+        Before that, the network may change the leg. It may send the leg any number of times.
 
         Raises:
             Breach: The server broke a rule.
-            Inapplicable: The user or its server lacks something that the network needs.
+            Inapplicable: The network needs something that the user or the server does not have.
         """
         ...
 
 
 def stacked(networks: Sequence[Network], fleet: NetworkFleet) -> Carry:
-    """Stack networks. The first network is the outermost."""
+    """Stack networks. The first network in the sequence is the outermost."""
     carry: Carry = fleet.send
     for network in reversed(networks):
         carry = _through(network, Route(fleet, carry, []))

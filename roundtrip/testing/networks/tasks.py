@@ -1,4 +1,4 @@
-"""Networks for tasks, on which workers die, the task store fails, and clients cancel."""
+"""Networks for tasks, on which workers die, the task store fails, or a client cancels."""
 
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -27,11 +27,11 @@ _PAUSE_SECONDS: Final = 0.01
 
 
 class Kill:
-    """A network on which workers die before and after each write to the task store. Other workers must continue the
-    task.
+    """A network on which workers die before and after they write to the task store. Other workers must then continue
+    the task.
 
-    A step whose result was not stored runs again. Once the body of an `exactly_once=` task runs, its worker is not
-    killed.
+    If a step's result was not stored, the step runs again. Once the body of an `exactly_once=` task has begun,
+    its worker is not killed.
     """
 
     name = "kill"
@@ -48,7 +48,7 @@ class Outage:
     name = "outage"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send the leg while the store fails, and send it again if the leg failed."""
+        """Send the leg while the store fails. If the leg failed, send it again."""
         store = _install_faulty_store(route, _FailingStore)
         store.is_down = True
         try:
@@ -63,20 +63,20 @@ class Outage:
 
 
 class Abort:
-    """A network that plays another call of the same tool, and cancels its task while the task's answers arrive.
+    """A network that also calls the same tool as another task. It cancels this task while the task's answers arrive.
 
-    The task must end only once, either cancelled or with its result. The user's own task must continue.
+    The cancelled task must end only once, either as cancelled or with its result. The user's own task must continue.
     """
 
     name = "abort"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Cancel another call's task, and send the leg."""
+        """Cancel the other call's task, and send the leg."""
         _require_task_era(route)
         if leg.task_id is not None:
             other = None
             for one in [one.leg for one in route.history(leg)]:
-                # Stop at a page, because no user visits the other call's pages.
+                # Stop if the other call shows a page, because no user visits its pages.
                 if other is not None and (other.asks is None or urls_in(other.asks)):
                     break
                 other = await route.aside(
@@ -119,7 +119,7 @@ def _require_task_era(route: Route) -> None:
 
 
 class _FaultyStore:
-    """A task store that fails on purpose, for the calls on one route.
+    """A task store that fails on purpose. It fails only for the calls on one route.
 
     Args:
         inner: The real store.
@@ -184,7 +184,7 @@ class _KillingStore(_FaultyStore):
         return len(entry.notes) > len(stored.notes) or entry.state in (StoredState.ASKING, StoredState.WAITING, *ENDED)
 
     async def _kill_worker(self, call_id: str) -> None:
-        """Expire the worker's lease, and then stop the worker, which must not await anything afterwards."""
+        """Expire the worker's lease, and then stop the worker. After this, the worker must not await anything."""
         entry, now = await self.inner.load(call_id)
         if entry is not None and entry.state is StoredState.RUNNING:
             version, entry.due = entry.version, now
@@ -195,7 +195,7 @@ class _KillingStore(_FaultyStore):
 
 
 def _install_faulty_store(route: Route, kind: type[Any]) -> Any:
-    """Return the route's faulty store on the current instance. Install it if it is not there yet."""
+    """Return the route's faulty store for the current instance. If there is no such store yet, install it."""
     _require_task_era(route)
     instance = route.fleet.at
     ours = attached(instance)
@@ -212,7 +212,7 @@ def _install_faulty_store(route: Route, kind: type[Any]) -> Any:
 
 
 def _remove(service: CallService, store: _FaultyStore) -> None:
-    """Remove a faulty store from the server's chain of stores. In this chain, each store wraps the next."""
+    """Remove a faulty store from the server's chain of stores, in which each store wraps the next one."""
     holder: Any = service.book
     name = "store"
     while (current := getattr(holder, name)) is not store:

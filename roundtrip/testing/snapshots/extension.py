@@ -1,4 +1,4 @@
-"""syrupy extensions that store calls in snapshot files. There is one file per assertion, and fields can be redacted."""
+"""syrupy extensions that store calls in snapshot files. Each assertion has its own file, and fields can be redacted."""
 
 from dataclasses import fields
 from typing import Any, Self
@@ -21,7 +21,7 @@ class CallSnapshotExtension(SingleFileSnapshotExtension):
     def __init__(self) -> None:
         super().__init__()
         self.redacted: set[str] = set()
-        """Names of the fields whose values are omitted."""
+        """Names of the fields whose values are left out."""
 
     def serialize(
         self,
@@ -43,19 +43,19 @@ class CallSnapshotExtension(SingleFileSnapshotExtension):
 class WireSnapshotExtension(CallSnapshotExtension):
     """A syrupy extension that writes a call's JSON-RPC messages."""
 
-    # The file extension must differ from `CallSnapshotExtension`'s, because otherwise each class would claim the
-    # other's files.
+    # The file extension must differ from `CallSnapshotExtension`'s. Otherwise, each class would claim the other class's
+    # files.
     file_extension = "wire"
     to_text = staticmethod(wire_text)
 
 
 class CallSnapshot(SnapshotAssertion):
-    """A syrupy assertion that can omit field values."""
+    """A syrupy assertion that can redact fields."""
 
     @classmethod
     def like(cls, snapshot: SnapshotAssertion, extension_class: type[CallSnapshotExtension]) -> Self:
-        """Return an assertion for the same test as another assertion, with the same settings."""
-        # Copy every field, because the settings differ between syrupy versions.
+        """Return an assertion with the same test and the same settings as another assertion."""
+        # Copy every field, because the fields differ between syrupy versions.
         settings: dict[str, Any] = {
             field.name: getattr(snapshot, field.name) for field in fields(snapshot) if field.init
         }
@@ -63,11 +63,11 @@ class CallSnapshot(SnapshotAssertion):
         return cls(**settings)
 
     def redacting(self, *names: str) -> Self:
-        """Omit field values in all later comparisons in this test.
+        """Redact fields in all later comparisons in this test.
 
-        The values are omitted in arguments, answers, results, form defaults and form choices. Copies in other texts are
-        also redacted if the value has at least four characters. If a question has one of the names, its whole answer
-        is omitted.
+        Their values are redacted in arguments, answers, results, form defaults and form choices. If a value has at
+        least four characters, copies of it in other texts are also redacted. If a question has one of the names, its
+        whole answer is redacted.
 
         Args:
             *names: Field names, at any depth.
@@ -78,7 +78,7 @@ class CallSnapshot(SnapshotAssertion):
         return self
 
     def with_defaults(self, **options: Any) -> "CallSnapshot":
-        """Return an assertion with these syrupy defaults and the same redacted names."""
+        """Return an assertion with these syrupy defaults. It redacts the same fields as this assertion."""
         other = super().with_defaults(**options)
         if not isinstance(other, CallSnapshot):
             raise TypeError(f"syrupy's with_defaults() must return a CallSnapshot, got a {type(other).__name__}")

@@ -13,7 +13,7 @@ _MIN_ID_CHARS: Final = 20
 """The minimum length at which a run of letters and digits may be an id."""
 _MIN_AVERAGE_WORD_CHARS: Final = 4
 _RECENT_SECONDS: Final = 3600.0
-"""If a time is no further than this from now, it is assumed to come from a clock."""
+"""A time that differs from now by at most this many seconds is assumed to come from a clock."""
 
 _EDGE: Final = r"(?<![A-Za-z0-9_-])"
 _END: Final = r"(?![A-Za-z0-9_-])"
@@ -25,7 +25,7 @@ _KINDS: Final = {
     "token": rf"{_EDGE}r3[se][A-Za-z0-9_-]{{4}}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{{22}}{_END}",
     "time": r"(?<![0-9])\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[+-]\d\d:?\d\d)?(?![0-9])",
     "uuid": _UUID,
-    # One look-behind per host, because a look-behind must have a fixed width.
+    # Use one look-behind per host, because a look-behind must have a fixed width.
     "port": "|".join(rf"(?<={re.escape(host)}:)\d{{1,5}}(?!\d)" for host in ("localhost", "127.0.0.1", "[::1]")),
     "address": r"(?<=\bat )0x[0-9a-fA-F]{6,16}\b",
     "padded": r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/]{18,}={1,2}(?![A-Za-z0-9+/=])",
@@ -39,7 +39,7 @@ _WHOLE_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4}){5,}")
 _WORD_PART: Final = re.compile(r"\d{4}-\d\d-\d\d|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _PRONOUNCEABLE: Final = re.compile(r"(?=[^aeiouy]*[aeiouy])(?!.*[^aeiouy]{6})", re.IGNORECASE)
 _TRACE: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
-"""A `traceparent`. Its ids may by chance contain no letter, so other patterns may miss them."""
+"""A `traceparent`. If its ids happen to contain no letters, the other patterns would miss them."""
 _INNER_ID: Final = re.compile(rf"{_UUID}|(?<![0-9A-Za-z])[0-9a-fA-F]{{16,}}(?![0-9A-Za-z])")
 
 
@@ -52,16 +52,16 @@ class Placeholders:
     - `<ticket 1>`: tickets in URLs.
     - `<page 1>`, `<handle 1>`: the secrets of question pages and waiting calls.
     - `<id 1>`: UUIDs, ULIDs and both ids in a `traceparent`.
-      Also 16 or more hexadecimal digits that include a letter, or 24 without a letter.
+      Also 16 or more hexadecimal digits that include a letter, or 24 or more that do not.
       Also base64 that has padding or is the whole text.
       Also 20 or more mixed-case letters and digits in a row (with `-` and `_`), unless they form words:
       `SummerMenu2026-Vegetarian` stays.
-    - `<time 1>`: a date with a time, including seconds, with or without a zone (RFC 3339), within an hour from now.
+    - `<time 1>`: a date with a time, including seconds, with or without a zone (RFC 3339), within an hour of now.
     - `<port 1>`: the port after `localhost`, `127.0.0.1` or `[::1]`.
     - `<address 1>`: the address in a `repr`, such as `<Seat object at 0x7f3a5c0d1e80>`.
 
-    Values that the test itself wrote stay unchanged. So does everything else: dates, other times, numbers (including
-    times in seconds), words, short ids, and ids of lowercase letters and digits.
+    Values that the test itself wrote stay unchanged. All other values also stay unchanged: dates, other times, numbers
+    (including times in seconds), words, short ids, and ids of lowercase letters and digits.
     """
 
     def __init__(self, tokens: Iterable[str | None] = (), *, keep: object = None) -> None:
@@ -69,14 +69,14 @@ class Placeholders:
         self._numbers: dict[str, dict[str, str]] = {}
         # Replace the longest token first, because one token may begin with another.
         known = sorted({token for token in tokens if token}, key=lambda token: (-len(token), token))
-        # Replace a short token only if it is the whole text, because words may contain it.
+        # A short token may be part of a word, so replace it only if it is the whole text.
         self._short = frozenset(token for token in known if len(token) < _MIN_ID_CHARS)
         longer = "|".join(re.escape(token) for token in known if token not in self._short)
         kinds = {**({"known": f"{_EDGE}(?:{longer}){_END}"} if longer else {}), **_KINDS}
         self._pattern = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()))
 
     def apply(self, value: Any) -> Any:
-        """Replace the changing parts of all texts in a value, in order. Mapping keys are included."""
+        """Replace the changing parts of all texts in a value, including mapping keys, in order."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -119,7 +119,7 @@ class Placeholders:
 
 
 def _is_recent(text: str) -> bool:
-    """Return True if a time is close enough to now that it probably comes from a clock."""
+    """Return True if a time is so close to now that it probably comes from a clock."""
     try:
         when = datetime.fromisoformat(text.replace(",", ".").upper())
     except ValueError:

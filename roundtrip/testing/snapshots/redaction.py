@@ -1,4 +1,4 @@
-"""Redaction of named fields in arguments, answers, results and forms, and in texts that repeat their values."""
+"""Redaction of named fields in arguments, answers, results and forms, and of their values in other texts."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -7,8 +7,8 @@ from typing import Any, Final, cast
 REDACTED: Final = "<redacted>"
 
 _MIN_REPEATED_CHARS: Final = 4
-"""The minimum length at which a value is redacted in other texts. Shorter values such as `no` or `12` appear in many
-texts.
+"""The minimum length at which a value is redacted in other texts. Shorter values, such as `no` or `12`, appear in many
+texts by chance.
 """
 _REVEALING_KEYWORDS: Final = frozenset(
     {"const", "default", "enum", "enumNames", "oneOf", "anyOf", "items", "examples", "example"}
@@ -28,7 +28,7 @@ class SnapshotRedaction:
         return name in self._fields
 
     def data(self, value: Any) -> Any:
-        """Return user data without the values of redacted fields."""
+        """Return user data in which the values of redacted fields are replaced."""
         if not self._fields:
             return value
         if isinstance(value, Mapping):
@@ -39,7 +39,7 @@ class SnapshotRedaction:
         return value
 
     def redact(self, value: Any) -> str:
-        """Remember a value so that it is redacted in other texts, and return the text that replaces it."""
+        """Return the text that replaces a value. Remember the value, so that it is also redacted in other texts."""
         if isinstance(value, Mapping | list | tuple):
             for item in cast("list[Any]", value.values() if isinstance(value, Mapping) else value):
                 self.redact(item)
@@ -62,7 +62,7 @@ class SnapshotRedaction:
         return {name: REDACTED if name in _REVEALING_KEYWORDS else item for name, item in shape.items()}
 
     def texts(self, value: Any) -> Any:
-        """Replace redacted values in all texts in `value`, including texts that contain JSON."""
+        """Redact remembered values in all texts in `value`, including texts that contain JSON."""
         if not self._fields:
             return value
         if isinstance(value, str):

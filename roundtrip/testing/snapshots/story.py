@@ -1,4 +1,4 @@
-"""Snapshot stories. A story is a call as plain values, in the order in which the snapshot shows them."""
+"""Snapshot stories. A story describes a call with plain values, in the order in which the snapshot shows them."""
 
 import base64
 import binascii
@@ -40,7 +40,7 @@ _UNREDACTED_PARTS: Final = frozenset({"method", "era", "states", "end"})
 
 
 def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
-    """Return a call's parts, under the names that `exclude=` and `matcher=` use."""
+    """Return a call's story. Its parts have the names that `exclude=` and `matcher=` use."""
     first = call.first
     story: Story = {"method": first.method, "name": first.name, "era": call.era.name.lower()}
     story["arguments"] = redaction.data(_plain(first.arguments))
@@ -62,7 +62,7 @@ def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
         story["link_results"] = [
             {"round": one.round, "content": _blocks(one.result.content)} for one in call.link_results
         ]
-    # A call that cannot ask reports only the first state.
+    # If a call cannot ask questions, it reports only its first state.
     story["states"] = [state.value for state in call.states] if call.states and len(call.states) > 1 else None
     story["end"] = _end(call)
     story.update(_result(call, redaction))
@@ -109,7 +109,7 @@ def _answer(answer: InputResponse | None, redaction: SnapshotRedaction, *, hidde
 
 
 def _token(token: str | None, order: Mapping[str | None, int]) -> Story | None:
-    """Describe a token. Tokens from other servers are opaque."""
+    """Describe a token. A token from another server is opaque."""
     if token is None:
         return None
     try:

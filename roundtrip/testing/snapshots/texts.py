@@ -1,4 +1,4 @@
-"""Snapshot texts for a call or its JSON-RPC messages. Runs with the same content have the same text."""
+"""Texts for snapshots of a call or its JSON-RPC messages. Runs with equal content have equal texts."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,14 +25,14 @@ _DATA_FIELDS: Final = ("data", "blob")
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """syrupy's `exclude=`, `include=` and `matcher=`. They work in the same way as in syrupy's JSON snapshots."""
+    """syrupy's `exclude=`, `include=` and `matcher=`. They work as they do in syrupy's JSON snapshots."""
 
     exclude: Callable[..., bool] | None = None
     include: Callable[..., bool] | None = None
     matcher: Callable[..., Any] | None = None
 
     def apply(self, value: Any, path: _Path = ()) -> Any:
-        """Return a value without the excluded parts. The matcher may replace further parts."""
+        """Return a value without its excluded parts. The matcher may also replace parts."""
         if self.matcher is not None:
             value = self.matcher(data=value, path=path)
         if isinstance(value, Mapping):
@@ -57,7 +57,7 @@ def _child_path(path: _Path, name: object, value: object) -> _Path:
 
 
 def _replace_changing(value: Any, placeholders: Placeholders) -> Any:
-    """Replace the parts of a message that change with each run or with the SDK's version."""
+    """Replace the parts of a message that differ between runs or between SDK versions."""
     if isinstance(value, list):
         return [_replace_changing(item, placeholders) for item in cast("list[Any]", value)]
     if not isinstance(value, Mapping):
@@ -79,10 +79,10 @@ def _replace_changing(value: Any, placeholders: Placeholders) -> Any:
 def _redact_messages(
     messages: Sequence[Message], redaction: SnapshotRedaction, *, tool: str, hidden: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Omit redacted values in user data, and all tools in tool lists except the called tool.
+    """Redact user data, and remove all tools except the called tool from tool lists.
 
-    Protocol fields stay. Questions whose message is in `hidden` are redacted together with their answers, because in
-    the live era questions have no names.
+    Protocol fields stay. In the live era, questions have no names on the wire. Instead, `hidden` contains the messages
+    of the questions to redact together with their answers.
     """
     ids = {
         message["id"]
@@ -131,11 +131,11 @@ _ALL: Final = Sieve()
 
 
 def call_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sieve = _ALL) -> str:
-    """Return a call as readable text. Runs with the same content have the same text.
+    """Return a call as readable text. Calls with equal content have equal texts.
 
     Args:
         call: The call.
-        redacting: Field names whose values are omitted, at any depth.
+        redacting: Names of fields, at any depth, whose values are redacted.
         sieve: Other parts to omit or replace.
     """
     story = sieve.apply(story_of(call, SnapshotRedaction(redacting)))
@@ -143,11 +143,11 @@ def call_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
 
 
 def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sieve = _ALL) -> str:
-    """Return all of a call's JSON-RPC messages as text. Runs with the same content have the same text.
+    """Return all of a call's JSON-RPC messages as text. Calls with equal content have equal texts.
 
-    The arguments are those of `call_text`. `Placeholders` lists the values that are replaced. Request states, page ids
-    and progress tokens are also numbered, image bytes are replaced by their size, and client and server versions are
-    omitted. Tool lists contain only the called tool.
+    The arguments are the same as for `call_text`. Changing values are replaced, as `Placeholders` describes. Request
+    states, page ids and progress tokens are also numbered. Image bytes are replaced by their size, and client and
+    server versions are omitted. Tool lists contain only the called tool.
 
     Raises:
         ValueError: The messages were not recorded.
@@ -170,7 +170,7 @@ def wire_text(call: Conversation, *, redacting: Collection[str] = (), sieve: Sie
 
 
 def _test_values(call: Conversation) -> list[object]:
-    """Return the values that the test itself wrote, which do not change between runs."""
+    """Return the values that the test itself wrote. They do not change between runs."""
     answers = [question.answer for question in call.questions]
     contents = [answer.content for answer in answers if isinstance(answer, ElicitResult)]
     return [call.first.name, call.first.arguments, *contents]

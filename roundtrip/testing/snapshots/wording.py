@@ -1,4 +1,4 @@
-"""Wording for snapshots: a story as text that is easy to compare."""
+"""Text for snapshots. It describes a story in a form that is easy to compare."""
 
 import json
 import re
@@ -12,10 +12,10 @@ from roundtrip.text import printable
 from roundtrip.untrusted import list_of, mapping_of
 
 _MAX_LIST_CHARS: Final = 88
-"""The maximum width for a list, or for a field's choices, on one line."""
+"""The maximum width of a list, or of a field's choices, on one line."""
 _PLAIN_NAME: Final = re.compile(r"[^\s\"](?:[^\n\"]*[^\s\":])?")
 FieldText = tuple[str, list[str], str | None]
-"""A field's rules, its choices if they need separate lines, and its description."""
+"""A form field's rules, its choices (if they need separate lines), and its description."""
 _KNOWN_KEYWORDS: Final = frozenset({
     "type", "title", "description", "default", "enum", "enumNames", "oneOf", "anyOf", "items", "minimum", "maximum",
     "minLength", "maxLength", "minItems", "maxItems", "format",
@@ -32,7 +32,7 @@ _KINDS: Final = {
 
 
 class StoryText:
-    """Writes a story as text. Any part may be missing from the story."""
+    """A writer that turns a story into text. Any part of the story may be missing."""
 
     def __init__(self, story: Story) -> None:
         self._story = story
@@ -63,7 +63,7 @@ class StoryText:
         return "\n".join(self._lines) + "\n"
 
     def _link_results(self, rounds: int) -> None:
-        """Write the results with links that arrived after this number of rounds."""
+        """Write the results that contain links and arrived after this number of rounds."""
         for result in list_of(self._story.get("link_results")):
             if result.get("round") == rounds:
                 self._lines.append("")
@@ -146,7 +146,7 @@ class StoryText:
             return
         self._lines.append("")
         self._line("states")
-        # Write one line per leg. When a leg ends, the call is left waiting.
+        # Write one line per leg. Every line except the last ends with `awaiting_input`.
         legs = " > ".join(map(str, states)).replace("awaiting_input > ", "awaiting_input\n")
         for leg in legs.split("\n"):
             self._line(leg, 1)
@@ -216,7 +216,7 @@ class StoryText:
 
 
 def _needs_lines(value: Any) -> bool:
-    """Return True for a mapping or a long list. Its parts are written on separate lines, so that diffs are small."""
+    """Return True for a mapping or a long list. Its parts are written on separate lines to keep diffs small."""
     if not isinstance(value, list):
         return bool(mapping_of(value))
     items = cast("list[Any]", value)

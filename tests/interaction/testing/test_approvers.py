@@ -133,7 +133,7 @@ async def test_approved_tool_runs_once_on_hostile_networks(fay: Approver, client
     assert len(DONE) == len(set(DONE))
 
 
-WAITS = r"approval 'confirm:refund' by 'finance' still waits after 0.5 s"
+WAITS = r"after 0.5 s, the call still waits for approval 'confirm:refund' by 'finance'"
 
 
 @pytest.mark.parametrize(

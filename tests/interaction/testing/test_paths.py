@@ -143,7 +143,7 @@ async def test_a_tool_that_asks_for_ever_is_broken_off(era: Era) -> None:
     explored = await paths(cinema(), "nag", era=era, depth=1, questions=7)
     assert {path.outcome for path in explored.paths} == {PathOutcome.UNFINISHED}
     assert {len(path.choices) for path in explored.paths} == {7}
-    assert explored.paths[0].text == "still asks after 7 questions, the last 'sure-7'"
+    assert explored.paths[0].text == "still asks after 7 questions, most recently 'sure-7'"
     assert explored.deeper == len(explored.paths) == {Era.RETRY: 5, Era.LIVE: 4}[era]
     with pytest.raises(AssertionError, match="did not end"):
         explored.assert_no_crash()
@@ -183,7 +183,7 @@ async def test_each_path_gets_its_own_instance_where_possible() -> None:
 async def test_tool_asking_inconsistently_is_reported() -> None:
     explored = await paths(cinema(), "fickle", depth=1)
     assert explored.strayed == 4
-    assert "4 paths got other questions than before after the same answers" in str(explored)
+    assert "after the same answers, 4 paths got different questions" in str(explored)
 
 
 async def test_a_prompt_is_explored_by_its_first_leg() -> None:
@@ -203,13 +203,13 @@ async def test_the_author_says_what_to_accept_with() -> None:
 async def test_answers_and_bounds_that_cannot_work_are_rejected() -> None:
     server, arguments = cinema(), {"film": "Solaris"}
     answers: Answers = {"saet": "back"}
-    with pytest.raises(Unused, match="no question asked for 'saet'\n"):
+    with pytest.raises(Unused, match="no question used 'saet'\n"):
         await paths(server, "book", arguments, answers=answers, depth=1)
     assert await paths(server, "book", arguments, answers=answers, depth=1, allow_unused=True)
     assert await paths(server, "book", arguments, answers=answers, depth=1, limit=2)
     with pytest.raises(ValueError, match="must accept every question, got 'decline' for 'seat'"):
         await paths(server, "book", arguments, answers={"seat": DECLINE})
-    with pytest.raises(ValueError, match="limit= and questions= at least 1"):
+    with pytest.raises(ValueError, match="limit= and questions= must be at least 1"):
         await paths(server, "book", arguments, limit=0)
 
 

@@ -95,7 +95,7 @@ async def test_page_may_be_declined_or_left() -> None:
 
 FAILURES: list[tuple[dict[str, str] | None, Any, str]] = [
     (None, 1, "answered 401; the server has "),
-    ({"cookie": "user=eve"}, 1, "answered 404; it belongs to another user"),
+    ({"cookie": "user=eve"}, 1, "answered 404; the page belongs to another user"),
     (ANN, "seven", "rejected the answer: Your answer: It must be a whole number"),
     (ANN, CANCEL, "must be an answer, DECLINE or LEAVE"),
 ]

@@ -170,7 +170,7 @@ async def test_failure_of_a_visit_is_the_failure_of_the_test(till: Till) -> None
 async def test_page_without_done_is_visited_and_unused_visit_reported(till: Till) -> None:
     seen: list[str] = []
     user = User(cinema(till), visits={"terms": lambda visit: seen.append(visit.url), "login": look})
-    with pytest.raises(Unused, match="no question asked for the page 'login'"):
+    with pytest.raises(Unused, match="no question used the page 'login'"):
         await user.call("read")
     assert seen == ["https://cinema.example/terms"]
     user = User(cinema(till), visits={"terms": look})

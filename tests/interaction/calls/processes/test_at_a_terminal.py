@@ -18,7 +18,7 @@ each_era = pytest.mark.parametrize("era", ["retry", "live"])
 
 def choose_a_seat(at: AtTerminal) -> None:
     at.reply("type its number:", "2")
-    at.reply("commas between, at least 1 of them:", "1, 3")
+    at.reply("by commas, at least 1 of them:", "1, 3")
     at.reply("Enter for 1:", "")
     at.reply("such as ada@example.com:", "ada@example.com")
     at.reply("Enter to leave it out:", "")
@@ -32,7 +32,7 @@ def test_form_is_filled_by_field_and_stdout_has_the_result(railway: str, era: st
         assert "| Which seat would you like?" in shown
         assert ":decline declines, :cancel cancels" in shown
         assert re.search(r"Seat \(required\)\n  1\) By the window \[w\]\n  2\) On the aisle \[a\]\n", shown)
-        at.reply("commas between, at least 1 of them:", "1, 3")
+        at.reply("by commas, at least 1 of them:", "1, 3")
         shown = at.wait_for("a whole number, 0 to 3, Enter for 1:")
         at.type("")
         assert "-> Soup, Cake" in shown
@@ -53,7 +53,7 @@ def test_form_is_filled_by_field_and_stdout_has_the_result(railway: str, era: st
 def test_declining_or_breaking_off_sets_the_exit_code(railway: str, era: str, way_out: str) -> None:
     with person(railway, "book", "train=X1", "people=2", "--era", era) as at:
         at.reply("type its number:", "1")
-        at.reply("commas between", way_out)
+        at.reply("separated by commas", way_out)
         ended = at.end()
     assert ended.code == 3
     assert ("decline" if way_out == ":decline" else "cancel") in ended.out

@@ -45,7 +45,7 @@ async def test_booking():
 
 MISTAKES = {
     'hostile=["hopp"]': ": there is no network 'hopp'; the networks are hop, restart, *, abort and deploy",
-    "hostil=True": ": it has no option hostil; its options are eras, hostile, without, deploy, secrets, over",
+    "hostil=True": ": the mark has no option hostil; its options are eras, hostile, without, deploy, secrets, over",
     "over='pigeon'": ": over= must be 'memory' or 'http', got 'pigeon'",
     'eras="stone age"': ": eras= must be one of 'retry', 'live', 'both', 'task', 'all', got 'stone age'",
     '"retry", ["hop"]': " takes the eras as its only positional argument",
@@ -84,7 +84,7 @@ async def test_booking():
         [
             "SKIPPED * another instance needs a function that makes the server: User(make_server), not User(server)",
             "SKIPPED * a restart needs a function that makes the server: *",
-            "SKIPPED * other keys need a function that makes servers from keys: *",
+            "SKIPPED * other keys need a function that makes a server with given keys: *",
         ]
     )
 

@@ -68,7 +68,7 @@ FINDS = [
     Find(Flaw.DECODES_LAXLY, Tamper(), "padding at its end arrived, .* must reject the request"),
     Find(Flaw.TELLS_FAULTS_APART, Tamper(), "get the same error, .*signature is wrong.*foreign characters"),
     Find(Flaw.CRASHES_ON_BAD_TOKENS, Tamper(), "characters beyond ASCII arrived, .* the error -32603"),
-    Find(Flaw.BINDS_NO_ARGUMENTS, Swap(), "with another 'film', and the server answered with a question"),
+    Find(Flaw.BINDS_NO_ARGUMENTS, Swap(), "with another 'film' argument, and the server answered with a question"),
     Find(Flaw.BINDS_NO_TOOL, Swap(), "'book' arrived at 'book_for_club', and the server answered with a question"),
     Find(Flaw.BINDS_NO_USER, Swap(), "arrived from another user, and the server answered with a question"),
     Find(Flaw.FAILS_ON_MISSING_ANSWERS, Strip(), "'seat' was lost; the server must ask again, but .*-32602"),

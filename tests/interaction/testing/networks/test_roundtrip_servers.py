@@ -170,5 +170,5 @@ async def test_interleave_finds_state_shared_between_calls() -> None:
     server = server_with(book)
     assert (await User(server, {"sure": True, "more": True}).call("book")).text == "True True"
     kept.clear()
-    with pytest.raises(Breach, match="asked 'more', but this call first asked 'sure': does the server keep"):
+    with pytest.raises(Breach, match="asked 'more', and the other asked 'sure'; does the server keep"):
         await User(server, {"sure": True, "more": True}, network="interleave").call("book")
