@@ -1,4 +1,9 @@
-"""Private SDK names that roundtrip needs. Importing this module fails if the installed SDK lacks one of them."""
+"""What roundtrip takes from inside the SDK's objects, all in this module.
+
+Most parts are found by their type, which is public, in the attributes of an object. A part that is known by its private
+name only makes roundtrip faster or adds one convenience. If the installed SDK lacks one, the log says so once, and
+roundtrip works without it; see `docs/frameworks.md`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,13 @@ import logging
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
+from importlib.metadata import version
 from typing import Any, Final, Literal, TypeVar, cast
 
-from mcp.server import MCPServer, _otel, _streamable_http_modern, connection
+import anyio
+from mcp.server import MCPServer
 from mcp.server.connection import Connection
+from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.lowlevel.server import LifespanResultT
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
@@ -20,32 +28,17 @@ from mcp.server.mcpserver.resources.templates import ResourceSecurityError, Reso
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import InputRequiredResult, PromptReference
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import NoBackChannelError
+from mcp.shared.message import MessageMetadata
+from mcp.shared.transport_context import TransportContext
+from mcp_types import InputRequiredResult, ProgressToken, PromptReference, RequestId
 from pydantic import AnyUrl, TypeAdapter
-from starlette.requests import Request
 from starlette.routing import Route
-from starlette.types import Receive, Scope
 
-_NEEDED: Final[Mapping[type, str]] = {
-    # The SDK looks up prompts and resources in the managers, so hidden items must be missing there. The SDK's handlers
-    # log the client's values, but the hooks do not.
-    MCPServer: "_prompt_manager _resource_manager _handle_read_resource() _handle_call_tool() _handle_get_prompt() "
-    "_lowlevel_server _custom_starlette_routes",
-    PromptManager: "_prompts",
-    ResourceManager: "_resources _templates",
-    # `_output_adapter` reads the TypedDicts that pydantic rejects before Python 3.12.
-    FuncMetadata: "_output_adapter()",
-    # The connection knows a request's session. In all transports but one, any client can set the session header.
-    ServerSession: "_connection",
-    # The state of a running lifespan, the task group of a running manager, and the flag that prevents a second run.
-    StreamableHTTPSessionManager: "_lifespan_state _task_group _has_started",
-}
-"""Private methods and instance attributes of SDK classes."""
+logger = logging.getLogger("roundtrip")
+
 _FITTING: Final = "install mcp>=2.1.1,<3, or a later version of mcp-roundtrip"
-
-SdkSpans = _otel.OpenTelemetryMiddleware
-"""The SDK's span middleware."""
-
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
@@ -58,34 +51,43 @@ Sees = Callable[[Shelf, str], bool]
 """Returns True if clients may see the prompt with this name, or the resource or template with this URI."""
 
 
-def require_names(needed: Mapping[type, str]) -> None:
-    """Raise ImportError if an SDK class lacks a needed method, or its constructor does not use a needed attribute."""
-    for owner, names in needed.items():
-        made: Any = owner.__init__
-        for name in names.split():
-            if not (hasattr(owner, name[:-2]) if name.endswith("()") else name in made.__code__.co_names):
-                raise ImportError(f"the installed mcp has no {owner.__name__}.{name}, which roundtrip uses; {_FITTING}")
+def missing_names(needed: Mapping[type, str], *, without: str) -> bool:
+    """Return True if an SDK class lacks a method, or its constructor sets no attribute with a name. Log it once.
 
-
-require_names(_NEEDED)
-
-
-def _for_client(handle: _CallableT) -> _CallableT:
-    """Wrap an SDK handler, so that its first lookup of an item counts as the client's lookup; see
-    `_serving_client`.
+    Args:
+        needed: The private names, by their class. A method's name ends with `()`.
+        without: What roundtrip lacks without the names.
     """
+    for owner, names in needed.items():
+        constructor: Any = owner.__init__
+        for name in names.split():
+            if not (hasattr(owner, name[:-2]) if name.endswith("()") else name in constructor.__code__.co_names):
+                logger.warning("mcp %s has no %s.%s: %s", version("mcp"), owner.__name__, name, without)
+                return True
+    return False
 
-    @functools.wraps(handle)
-    async def handle_for_client(server: HookedServer[Any], ctx: Any, params: Any) -> Any:
-        with server._serving_client():  # pyright: ignore[reportPrivateUsage]
-            return await handle(server, ctx, params)
 
-    return cast("_CallableT", handle_for_client)
+def attribute_of(owner: object, kind: type[Any]) -> str:
+    """Return the name of an SDK object's attribute whose value has this type. The type is public, unlike the name.
+
+    Raises:
+        ImportError: The object has no such attribute.
+    """
+    for name, value in vars(owner).items():
+        if isinstance(value, kind):
+            return name
+    raise ImportError(f"the installed mcp keeps no {kind.__name__} in its {type(owner).__name__}; {_FITTING}")
+
+
+def low_level_of(server: MCPServer[Any]) -> LowLevelServer[Any]:
+    """Return the SDK's low-level server inside a server."""
+    return getattr(server, attribute_of(server, LowLevelServer))
 
 
 def routes_of(server: MCPServer[Any]) -> list[Route]:
     """Return the routes beside MCP that the author added, such as `ElicitUrl` pages."""
-    return list(server._custom_starlette_routes)  # pyright: ignore[reportPrivateUsage]
+    lists = [cast("list[object]", value) for value in vars(server).values() if isinstance(value, list)]
+    return [route for routes in lists for route in routes if isinstance(route, Route)]
 
 
 class HookedServer(MCPServer[LifespanResultT]):
@@ -96,12 +98,25 @@ class HookedServer(MCPServer[LifespanResultT]):
 
     def __init__(self, **sdk: Any) -> None:
         super().__init__(**sdk)
+        low_level = low_level_of(self)
         # From now on, the SDK finds only visible prompts and resources, even among those that are registered later.
-        self._prompt_manager = _VisiblePrompts(self._prompt_manager, self._is_visible)
-        self._resource_manager = _VisibleResources(self._resource_manager, self._is_visible)
+        prompts, resources = attribute_of(self, PromptManager), attribute_of(self, ResourceManager)
+        setattr(self, prompts, _VisiblePrompts(getattr(self, prompts), self._is_visible))
+        self._resources = _VisibleResources(getattr(self, resources), self._is_visible)
+        setattr(self, resources, self._resources)
         # The SDK reads this schema before any middleware runs, to check `Mcp-Param-*` headers. Before version 2.3, it
         # takes the schema from the tool list.
-        self._lowlevel_server.get_tool_input_schema = self._tool_schema
+        low_level.get_tool_input_schema = self._tool_schema
+        self._tool_handler = None
+        for method in ("prompts/get", "resources/read", "tools/call"):
+            entry = low_level.get_request_handler(method)
+            if entry is None or getattr(entry.handler, "__self__", None) is not self:
+                continue  # an extension intercepts tool calls
+            handler = entry.handler
+            if handler != self._handle_call_tool:
+                handler = functools.partial(self._handle, handler)
+                low_level.add_request_handler(method, entry.params_type, handler)
+            self._tool_handler = handler
 
     def _tool_schema(self, name: str) -> dict[str, Any] | None:
         """Return the input schema of a tool that may be called, or None."""
@@ -111,10 +126,19 @@ class HookedServer(MCPServer[LifespanResultT]):
         """Surround the SDK's handler for one request, whose first lookup serves the client."""
         raise NotImplementedError
 
+    async def _handle(self, handle: Callable[..., Awaitable[Any]], ctx: Any, params: Any) -> Any:
+        """Call an SDK handler. Its first lookup of an item counts as the client's lookup; see `_serving_client`."""
+        with self._serving_client():
+            return await handle(ctx, params)
+
+    async def _handle_call_tool(self, ctx: Any, params: Any) -> Any:
+        # The SDK's method of this name, which its extensions intercept before it begins to look up the tool.
+        return await self._handle(super()._handle_call_tool, ctx, params)
+
     def _has_own_tool_handler(self) -> bool:
         """Return True if the SDK's handler serves tool calls, so that only `call_tool` does."""
-        entry = self._lowlevel_server.get_request_handler("tools/call")
-        return entry is not None and entry.handler == self._handle_call_tool
+        entry = low_level_of(self).get_request_handler("tools/call")
+        return entry is not None and entry.handler == self._tool_handler
 
     def _is_visible(self, kind: Shelf, identifier: str) -> bool:
         """Return True if clients may see a prompt with this name, or a resource or template with this URI.
@@ -147,19 +171,14 @@ class HookedServer(MCPServer[LifespanResultT]):
 
     def _resources_for(self, uri: str) -> Iterator[str]:
         """Yield the registered URIs and URI templates that match a URI, in the order in which they serve it."""
-        return self._resource_manager.matching(uri)
-
-    _handle_read_resource = _for_client(MCPServer._handle_read_resource)
-    _handle_call_tool = _for_client(MCPServer._handle_call_tool)
-    _handle_get_prompt = _for_client(MCPServer._handle_get_prompt)
+        return self._resources.matching(uri)
 
 
 class _VisiblePrompts(PromptManager):
     """The SDK's prompts, without hidden prompts."""
 
     def __init__(self, manager: PromptManager, sees: Sees) -> None:
-        super().__init__(manager.warn_on_duplicate_prompts)
-        self._prompts = manager._prompts
+        vars(self).update(vars(manager))
         self._sees = sees
 
     def get_prompt(self, name: str) -> Prompt | None:
@@ -174,14 +193,12 @@ class _VisibleResources(ResourceManager):
     """The SDK's resources and templates, without hidden items."""
 
     def __init__(self, manager: ResourceManager, sees: Sees) -> None:
-        super().__init__(manager.warn_on_duplicate_resources)
-        self._resources = manager._resources
-        self._templates = manager._templates
+        vars(self).update(vars(manager))
         self._sees = sees
 
     async def get_resource(self, uri: AnyUrl | str, context: Context[Any, Any]) -> Resource | InputRequiredResult:
         text = str(uri)
-        resource = self._resources.get(text)
+        resource = self._by_uri().get(text)
         if resource is not None and self._sees("resource", text):
             return resource
         for template in self.list_templates():
@@ -194,9 +211,9 @@ class _VisibleResources(ResourceManager):
         raise ResourceNotFoundError(f"Unknown resource: {uri}")
 
     def matching(self, uri: str) -> Iterator[str]:
-        if uri in self._resources:
+        if uri in self._by_uri():
             yield uri
-        for template in self._templates.values():
+        for template in super().list_templates():
             try:
                 matches = template.matches(uri) is not None
             except ResourceSecurityError:
@@ -204,6 +221,10 @@ class _VisibleResources(ResourceManager):
                 matches = True
             if matches:
                 yield template.uri_template
+
+    def _by_uri(self) -> Mapping[str, Resource]:
+        known = cast("dict[str, Resource] | None", vars(self).get("_resources"))
+        return known if known is not None else {str(each.uri): each for each in super().list_resources()}
 
     def list_resources(self) -> list[Resource]:
         return [resource for resource in super().list_resources() if self._sees("resource", str(resource.uri))]
@@ -214,49 +235,51 @@ class _VisibleResources(ResourceManager):
 
 def connection_of(session: ServerSession) -> Connection:
     """Return the connection that a request came over."""
-    return session._connection  # pyright: ignore[reportPrivateUsage]
+    # Only the connection knows a request's session. In all transports but one, any client can set the session header.
+    connection = vars(session).get("_connection")
+    return connection if connection is not None else getattr(session, attribute_of(session, Connection))
 
 
 def session_id_of(session: ServerSession) -> str | None:
     """Return the id of a request's streamable HTTP session, if it has one."""
-    return session._connection.session_id  # pyright: ignore[reportPrivateUsage]
+    return connection_of(session).session_id
 
 
 def output_adapter(metadata: FuncMetadata) -> TypeAdapter[Any]:
     """Return the adapter that validates and writes results, for a tool with an output model."""
-    return metadata._output_adapter(metadata.output_model)  # pyright: ignore[reportPrivateUsage]
+    # The SDK's adapter also reads the TypedDicts that pydantic rejects before Python 3.12.
+    return getattr(metadata, "_output_adapter", TypeAdapter)(metadata.output_model)
 
 
-def is_running(manager: StreamableHTTPSessionManager) -> bool:
-    """Return True while the manager's `run()` is active."""
-    return manager._task_group is not None  # pyright: ignore[reportPrivateUsage]
+class RequestChannel:
+    """Channel from one request to its client. The server cannot send requests over this channel."""
 
+    can_send_request = False
+    request_id: RequestId | None = None
+    message_metadata: MessageMetadata = None
+    progress_token: ProgressToken | None = None
+    transport: TransportContext
 
-def lifespan_state_of(manager: StreamableHTTPSessionManager) -> Any:
-    """Return what the server's lifespan yielded."""
-    return manager._lifespan_state  # pyright: ignore[reportPrivateUsage]
+    @property
+    def cancel_requested(self) -> anyio.Event:
+        """Return an event that is never set: 2026-07-28 clients cancel by disconnecting."""
+        return anyio.Event()
 
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send no request.
 
-read_envelope = connection._typed  # pyright: ignore[reportPrivateUsage]
-"""Validates a value with which a request describes its client. Returns None if the value is malformed."""
-RequestChannel = _streamable_http_modern._SingleExchangeDispatchContext  # pyright: ignore[reportPrivateUsage]
-"""The SDK's channel from one request to its client. The server cannot send requests over this channel."""
-EVENT_HEADERS = _streamable_http_modern._SSE_HEADERS  # pyright: ignore[reportPrivateUsage]
-"""The SDK's headers for a response that is an event stream."""
+        Raises:
+            NoBackChannelError: Always.
+        """
+        raise NoBackChannelError(method)
 
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        """Send a notification, if the response can carry it."""
 
-# The fast lane replaces the SDK module's transport, but keeps the time between its pings.
-def seconds_between_pings() -> float:
-    """Return the seconds after which a quiet response becomes an event stream. Pings follow at the same interval."""
-    return _streamable_http_modern._SSE_PING_INTERVAL  # pyright: ignore[reportPrivateUsage]
-
-
-def request_with_body(scope: Scope, receive: Receive, body: bytes) -> Request:
-    """Return a request whose body has already been read, and can be read again."""
-    request = Request(scope, receive)
-    # When the author's code reads the body again, it gets this value.
-    request._body = body  # pyright: ignore[reportPrivateUsage]
-    return request
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress, if the client asked for it."""
 
 
 class RestartingManager(StreamableHTTPSessionManager):
@@ -264,16 +287,22 @@ class RestartingManager(StreamableHTTPSessionManager):
     request.
     """
 
+    is_running = False
+    """True while `run()` is active."""
+    _is_claimed = False
+
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
         """Run until the end of a `with` block."""
-        runs_already = self._has_started
+        is_second, self._is_claimed = self._is_claimed, True
         try:
             async with super().run():
+                self.is_running = True
                 yield
         finally:
-            if not runs_already:
-                self._has_started = False
+            if not is_second:
+                # The SDK's own flag, without which its manager could not run again.
+                self.is_running = self._is_claimed = self._has_started = False
 
 
 def remove_log_handlers() -> bool:

@@ -1,28 +1,22 @@
-"""The roundtrip part of any server object, and the private names of the SDK's classes.
-
-`MCPServer._tool_manager`, `._prompt_manager` and `._resource_manager` hold the registered components.
-`ToolManager._tools` receives tools that the SDK did not make from a function.
-
-`MCPServer._subscriptions` is the bus that announces changes to clients. In the adapters, only this module uses private
-names of the SDK. It rejects an SDK that has moved one of these
-names.
-"""
+"""The roundtrip part of any server object, and the registered parts of the SDK's servers."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.mcpserver.prompts import PromptManager
+from mcp.server.mcpserver.resources import ResourceManager
 from mcp.server.mcpserver.tools import ToolManager
 from mcp.server.mcpserver.utilities.logging import get_logger
 from typing_extensions import TypeIs
 
 from roundtrip.adapters.installation import installation_in
 from roundtrip.on_demand import load_on_use
-from roundtrip.sdk import require_names
+from roundtrip.sdk import attribute_of, low_level_of
 from roundtrip.server.attach import Attached
 from roundtrip.server.server import Server
 
@@ -35,15 +29,11 @@ if TYPE_CHECKING:
 else:
     load_on_use(globals(), "roundtrip.adapters.fastmcp_names")
 
-require_names(
-    {
-        MCPServer: "_lowlevel_server _tool_manager _prompt_manager _resource_manager _subscriptions",
-        ToolManager: "_tools",
-    }
-)
-
 # The SDK's own logger, because `takes_tool` logs the SDK's message.
 logger = get_logger("mcp.server.mcpserver.tools.tool_manager")
+
+
+ManagerT = TypeVar("ManagerT", ToolManager, PromptManager, ResourceManager)
 
 
 class FastMcpServer(Protocol):
@@ -88,7 +78,7 @@ def _fastmcp_classes() -> tuple[type[Any], ...]:
 def low_level(server: AnyServer) -> LowLevelServer[Any]:
     """Return the SDK's low-level server inside a server."""
     if isinstance(server, MCPServer):
-        return server._lowlevel_server  # pyright: ignore[reportPrivateUsage]
+        return low_level_of(server)
     if isinstance(server, LowLevelServer):
         return server
     return fastmcp_names.low_level_of(cast("Any", server))
@@ -103,19 +93,23 @@ def attached(server: object) -> Attached | None:
     return installation_in(low_level(server)) if is_server(server) else None
 
 
+def _manager(server: MCPServer[Any], kind: type[ManagerT]) -> ManagerT:
+    return getattr(server, attribute_of(server, kind))
+
+
 def functions_of(server: MCPServer[Any]) -> Iterator[tuple[str, str, Callable[..., Any]]]:
     """Yield each registered function with its kind and name."""
-    for tool in server._tool_manager.list_tools():  # pyright: ignore[reportPrivateUsage]
+    for tool in _manager(server, ToolManager).list_tools():
         yield "tool", tool.name, tool.fn
-    for prompt in server._prompt_manager.list_prompts():  # pyright: ignore[reportPrivateUsage]
+    for prompt in _manager(server, PromptManager).list_prompts():
         yield "prompt", prompt.name, prompt.fn
-    for template in server._resource_manager.list_templates():  # pyright: ignore[reportPrivateUsage]
+    for template in _manager(server, ResourceManager).list_templates():
         yield "resource", template.uri_template, template.fn
 
 
 def takes_tool(server: MCPServer[Any], name: str) -> bool:
     """Return True if no tool has this name yet. Otherwise, log a warning if the server is configured to."""
-    manager = server._tool_manager  # pyright: ignore[reportPrivateUsage]
+    manager = _manager(server, ToolManager)
     if manager.get_tool(name) is None:
         return True
     if manager.warn_on_duplicate_tools:
@@ -125,9 +119,12 @@ def takes_tool(server: MCPServer[Any], name: str) -> bool:
 
 def put_tool(server: MCPServer[Any], tool: Tool) -> None:
     """Register a tool object, which replaces any tool with the same name."""
-    server._tool_manager._tools[tool.name] = tool  # pyright: ignore[reportPrivateUsage]
+    manager = _manager(server, ToolManager)
+    tools = {each.name: each for each in manager.list_tools()} | {tool.name: tool}
+    manager.__init__(manager.warn_on_duplicate_tools, tools=list(tools.values()))
 
 
 def bus_of(server: MCPServer[Any]) -> SubscriptionBus | None:
     """Return the bus that announces changes to clients."""
-    return server._subscriptions  # pyright: ignore[reportPrivateUsage]
+    buses = (each for each in vars(server).values() if hasattr(each, "publish") and hasattr(each, "subscribe"))
+    return cast("SubscriptionBus | None", next(buses, None))

@@ -13,7 +13,7 @@ import asyncio
 import json
 import sys
 from asyncio import AbstractEventLoop, Handle, Task, TimerHandle
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -26,6 +26,7 @@ from mcp.server.runner import ServerRunner, aclose_shielded, modern_error_data
 from mcp.server.streamable_http import check_accept_headers
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.inbound import (
     ERROR_CODE_HTTP_STATUS,
     NAME_BEARING_METHODS,
@@ -41,17 +42,19 @@ from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
     ClientCapabilities,
     JSONRPCError,
+    JSONRPCNotification,
     JSONRPCResponse,
     RequestId,
 )
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
+from typing_extensions import override
 
-from roundtrip import sdk
 from roundtrip.http.connections import has_too_many_values, read_body, replaying
+from roundtrip.sdk import RequestChannel, RestartingManager, missing_names
 from roundtrip.threads.loops import is_on_asyncio
 
 _LISTS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
@@ -69,9 +72,22 @@ _READER_DIGITS: Final = 4300
 """The longest integer, in digits, that the fast reader accepts. Longer integers raise, as with the standard library."""
 
 _OK: Final = 200
-_LAZY_ATTRIBUTES: Final = ("client_capabilities", "_client_params", "initialized", "state", "exit_stack")
-"""Attributes of an SDK connection that few requests need."""
 _PING: Final = b": ping\r\n\r\n"
+_PING_SECONDS = 15.0
+"""Seconds after which a quiet response becomes an event stream. Pings follow at the same interval."""
+_EVENT_HEADERS: Final = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"connection", b"keep-alive"),
+    (b"x-accel-buffering", b"no"),
+]
+_STATE: Final = "_lifespan_state"
+"""The manager's attribute for what the server's lifespan yielded."""
+IS_POSSIBLE: Final = not missing_names(
+    {StreamableHTTPSessionManager: _STATE},
+    without="HTTP requests of 2026-07-28 take the SDK's own transport, which is slower",
+)
+"""True if the installed SDK has all that the lane needs."""
 
 # Bypass the SDK's cached property. The cached value and its runner would refer to each other, and only the garbage
 # collector could free them.
@@ -103,7 +119,7 @@ class FastLane:
 
     def __init__(self, server: LowLevelServer[Any], manager: StreamableHTTPSessionManager, sdk: ASGIApp) -> None:
         self._server = server
-        self._manager = manager
+        self._manager = cast("RestartingManager", manager)
         self._sdk = sdk
         self._max_bytes = manager.max_request_body_size
         self._security = manager.security_settings
@@ -132,7 +148,7 @@ class FastLane:
         if checked is None:
             await self._sdk(scope, replaying(received, receive), send)
             return
-        request = sdk.request_with_body(scope, receive, checked.body)
+        request = _ReadRequest(scope, receive, checked.body)
         # HTTP/1.0 clients cannot read a stream of unknown length.
         if self._manager.json_response or scope.get("http_version") == "1.0":
             status, body = await self._reply(checked, request, None)
@@ -150,7 +166,7 @@ class FastLane:
 
     def _headers_of(self, scope: Scope) -> dict[bytes, bytes] | None:
         """Return the headers to check, or None if the headers show that the lane cannot serve the request."""
-        if scope["type"] != "http" or scope["method"] != "POST" or not sdk.is_running(self._manager):
+        if scope["type"] != "http" or scope["method"] != "POST" or not self._manager.is_running:
             return None
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
@@ -226,7 +242,7 @@ class FastLane:
     async def _reply(self, checked: _CheckedRequest, request: Request, stream: "_Stream | None") -> tuple[int, bytes]:
         """Serve a request, and return the response's status and body."""
         connection = _Envelope(checked.envelope)
-        runner = ServerRunner(self._server, connection, sdk.lifespan_state_of(self._manager))
+        runner = ServerRunner(self._server, connection, getattr(self._manager, _STATE))
         try:
             serve = _on_request(runner)
             result = await serve(_LazyChannel(checked, request, stream), checked.method, checked.params)
@@ -333,15 +349,19 @@ class _Envelope(Connection):
         """Create a missing attribute on first use. Most requests need only the capabilities; for any other attribute,
         create all of them.
         """
-        if name not in _LAZY_ATTRIBUTES:
-            raise AttributeError(name)
-        capabilities = self._envelope[CLIENT_CAPABILITIES_META_KEY]
+        envelope = self.__dict__["_envelope"]
+        capabilities = envelope[CLIENT_CAPABILITIES_META_KEY]
         if name == "client_capabilities":
-            self.client_capabilities = sdk.read_envelope(ClientCapabilities, capabilities)
+            try:
+                self.client_capabilities = ClientCapabilities.model_validate(capabilities, by_name=False)
+            except ValidationError:
+                self.client_capabilities = None
         else:
-            info = self._envelope.get(CLIENT_INFO_META_KEY)
-            whole = Connection.from_envelope(self.protocol_version, info, capabilities)
-            self.__dict__ = vars(whole) | self.__dict__
+            info = envelope.get(CLIENT_INFO_META_KEY)
+            whole = vars(Connection.from_envelope(self.protocol_version, info, capabilities))
+            if name not in whole:
+                raise AttributeError(name)
+            self.__dict__ = whole | self.__dict__
         return self.__dict__[name]
 
     @property
@@ -355,28 +375,53 @@ class _Envelope(Connection):
         return "exit_stack" in self.__dict__
 
 
-class _LazyChannel(sdk.RequestChannel):
-    """Channel from one request to its client. The channel creates its attributes on first use."""
-
-    # The representation of the SDK's dataclass would show all request headers.
-    __repr__ = object.__repr__
+class _LazyChannel(RequestChannel):
+    """Channel from one request to its client. It creates its transport on first use."""
 
     def __init__(self, checked: _CheckedRequest, request: Request, stream: "_Stream | None") -> None:
         self.request_id = checked.id
         self.message_metadata = ServerMessageMetadata(request_context=request)
         self.progress_token = progress_token_from_params(checked.params)
-        self.sink = cast("Any", stream)
+        self._stream = stream
         self._request = request
 
     def __getattr__(self, name: str) -> Any:
-        """Create the remaining attributes on first use."""
-        if name not in ("transport", "cancel_requested"):
+        """Create the transport on first use."""
+        if name != "transport":
             raise AttributeError(name)
         headers = self._request.headers
         self.transport = TransportContext(kind="streamable-http", can_send_request=False, headers=headers)
-        # The event is never set: 2026-07-28 clients cancel by disconnecting.
-        self.cancel_requested = anyio.Event()
-        return self.__dict__[name]
+        return self.transport
+
+    @override
+    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
+        if self._stream is not None:
+            body = dict(params) if params is not None else None
+            event = _event(_encode_message(JSONRPCNotification(jsonrpc="2.0", method=method, params=body)))
+            with suppress(anyio.ClosedResourceError):
+                await self._stream.send(event)
+
+    @override
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        if self.progress_token is not None:
+            optional = {"total": total, "message": message}
+            params = {"progressToken": self.progress_token, "progress": progress}
+            await self.notify(
+                "notifications/progress", params | {key: value for key, value in optional.items() if value is not None}
+            )
+
+
+class _ReadRequest(Request):
+    """Request whose body has been read. The author's code can read it again."""
+
+    def __init__(self, scope: Scope, receive: Receive, body: bytes) -> None:
+        super().__init__(scope, receive)
+        self._whole_body = body
+
+    async def stream(self) -> AsyncGenerator[bytes]:
+        """Yield the body."""
+        yield self._whole_body
+        yield b""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -407,7 +452,7 @@ class _Stream:
 
     def _watch(self) -> None:
         self._last = self._loop.time()
-        self._timer = self._loop.call_later(sdk.seconds_between_pings(), self._begin_pings)
+        self._timer = self._loop.call_later(_PING_SECONDS, self._begin_pings)
         self._disconnect_watch = self._loop.create_task(_wait_for_disconnect(self._receive))
         self._disconnect_watch.add_done_callback(self._cancel)
 
@@ -422,7 +467,7 @@ class _Stream:
 
     async def _ping(self) -> None:
         while not self._is_closed:
-            pause = self._last + sdk.seconds_between_pings() - self._loop.time()
+            pause = self._last + _PING_SECONDS - self._loop.time()
             if pause > 0:
                 await asyncio.sleep(pause)
             else:
@@ -445,7 +490,7 @@ class _Stream:
             try:
                 if not self._has_begun:
                     self._has_begun = True
-                    await self._send({"type": "http.response.start", "status": _OK, "headers": list(sdk.EVENT_HEADERS)})
+                    await self._send({"type": "http.response.start", "status": _OK, "headers": _EVENT_HEADERS})
                 await self._send({"type": "http.response.body", "body": event, "more_body": True})
             except Exception as error:  # noqa: BLE001 - it must not reach the code that sends the event
                 self.failure = error

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from mcp.server import MCPServer
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.request_state import RequestStateBoundary
@@ -33,7 +33,7 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.once.extension import GuessCounter
 from roundtrip.resolvers.plan import Plan
 from roundtrip.resolvers.signatures import display_name, hints_of
-from roundtrip.sdk import SdkSpans, Shelf
+from roundtrip.sdk import Shelf
 from roundtrip.server.features import extensions_of, reject_waits, stored_features
 from roundtrip.stored.storage import Storage
 from roundtrip.tools.registry import ToolRegistry
@@ -87,7 +87,7 @@ def install(
         parts, service=server.name, make_context=legs.context_of, subject_of=subject_of
     )
     # The list has no span middleware if the author removed it.
-    server.middleware[:] = [LazySpans() if type(entry) is SdkSpans else entry for entry in server.middleware]
+    server.middleware[:] = [LazySpans(entry) if _makes_spans(entry) else entry for entry in server.middleware]
     server.lifespan = _recorded(server.lifespan, legs)
     return legs
 
@@ -297,18 +297,26 @@ def wrap(
     return wrapper
 
 
-class LazySpans(SdkSpans):
+def _makes_spans(middleware: object) -> bool:
+    kind = type(middleware)
+    return kind.__name__ == "OpenTelemetryMiddleware" and kind.__module__.startswith("mcp.server.")
+
+
+class LazySpans:
     """The SDK's span middleware, which is skipped if no tracer provider is set and the request carries no trace.
 
     Without a provider, spans are never recorded, but creating them takes a twentieth of a call's time. A client's trace
     is always passed on to the services that its call uses.
     """
 
+    def __init__(self, spans: ServerMiddleware[Any]) -> None:
+        self._spans = spans
+
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message, like the SDK's middlewares."""
         if isinstance(get_tracer_provider(), ProxyTracerProvider) and not _may_carry_trace(ctx.meta):
             return await call_next(ctx)
-        return await super().__call__(ctx, call_next)
+        return await self._spans(ctx, call_next)
 
 
 def _recorded(lifespan: Lifespan, legs: LegRunner) -> Lifespan:

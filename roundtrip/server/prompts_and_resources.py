@@ -32,7 +32,7 @@ from roundtrip.legs.runner import LegRunner, log_teardown, result_of
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import check_inline
 from roundtrip.resolvers.signatures import display_name
-from roundtrip.sdk import HookedServer, Shelf
+from roundtrip.sdk import HookedServer, Shelf, low_level_of
 from roundtrip.server.attach import ServerInternals, wrap
 from roundtrip.tools.registered import ToolDefaults
 from roundtrip.visibility.notifications import Announcer
@@ -99,7 +99,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         for resource in sdk.get("resources") or ():
             with self._catalog.adding("resource", str(resource.uri), name=resource.name):
                 pass
-        internals.attach(self._lowlevel_server, host=self, subject_of=self._subject_of)
+        internals.attach(low_level_of(self), host=self, subject_of=self._subject_of)
         self.middleware.insert(0, self._announcer)
 
     @cached_property

@@ -547,11 +547,11 @@ class Server(PromptsAndResources[LifespanResultT]):
         """
         self._warn_of_exposure(options.get("transport_security"))
         app = connections.watch_app(self, super().streamable_http_app(**options), options)
-        if self._has_fast_lane:
-            fast_lane.FastLane.install(self._lowlevel_server)
+        if self._has_fast_lane and fast_lane.IS_POSSIBLE:
+            fast_lane.FastLane.install(self.internals.low_level)
             transport = "the fast lane"
         else:
-            transport = f"the SDK's transport, because of {self._slow_reason}"
+            transport = f"the SDK's transport, because of {'mcp' if self._has_fast_lane else self._slow_reason}"
         logger.info("server %r serves HTTP requests of 2026-07-28 through %s", self.name, transport)
         if self.internals.doctor_probe is not None:
             self.internals.doctor_probe.transport = transport

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roundtrip.http.connections import HttpOptions, read_body
 from roundtrip.ledger.contract import Reach
-from roundtrip.sdk import is_running
+from roundtrip.sdk import RestartingManager
 from roundtrip.server.key_files import KEYS_VARIABLE
 from roundtrip.server.server import Server
 from roundtrip.threads.loops import finish_late_writes
@@ -166,7 +166,7 @@ class ServerlessApp:
         """Return a new application that is not running yet. Each event loop needs its own, because a session manager
         serves only one event loop.
         """
-        if is_running(self._latest.manager):
+        if cast("RestartingManager", self._latest.manager).is_running:
             self._latest = self._build_app()
         return self._latest
 

@@ -35,7 +35,7 @@ from roundtrip.http.connections import AroundPosts, HttpOptions, read_body, repl
 from roundtrip.http.fast_lane import FastLane
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.revisions import is_live_era
-from roundtrip.sdk import RestartingManager, require_names
+from roundtrip.sdk import RestartingManager, missing_names
 from roundtrip.serving.host_checks import HostChecks
 from roundtrip.serving.settings import ServeSettings
 
@@ -59,8 +59,10 @@ _ANSWERS_JSON: ContextVar[bool] = ContextVar("roundtrip_json_response", default=
 
 # An SDK without a session limit (mcp 2.1) has nothing to override.
 _HAS_LIMIT: Final = "max_sessions" in StreamableHTTPSessionManager.__init__.__code__.co_varnames
-_OVERRIDDEN_NAMES: Final = "_server_instances _session_owners _admit_session()"
-require_names({StreamableHTTPSessionManager: _OVERRIDDEN_NAMES} if _HAS_LIMIT else {})
+_ENDS_SESSIONS: Final = _HAS_LIMIT and not missing_names(
+    {StreamableHTTPSessionManager: "_server_instances _session_owners _admit_session()"},
+    without="at the session limit, new sessions are rejected, and idle sessions continue",
+)
 
 
 class _SessionManager(RestartingManager):
@@ -74,7 +76,7 @@ class _SessionManager(RestartingManager):
     always_json = False
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        if self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
+        if _ENDS_SESSIONS and self.max_sessions is not None and len(self._server_instances) >= self.max_sessions:
             self._end_idle_session()
         return super()._admit_session(requestor)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
@@ -247,7 +247,7 @@ class _NoClient(RequestChannel):
     """The client channel of a leg without a client. Progress reports become the task's status message."""
 
     def __init__(self, say: Callable[[str], Awaitable[None]]) -> None:
-        super().__init__(TransportContext(kind="task", can_send_request=False), cast("Any", None), None)
+        self.transport = TransportContext(kind="task", can_send_request=False)
         self._say = say
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:

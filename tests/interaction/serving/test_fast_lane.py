@@ -81,6 +81,7 @@ async def test_quiet_call_becomes_a_stream_with_pings(fast_lane: bool, monkeypat
     async with served(kitchen.server, stateless_http=True) as url, httpx.AsyncClient(timeout=WAIT) as client:
         quick = await client.post(url, json=_call("stew", {"seconds": 0}), headers=_headers("stew"))
         # Not before: on a busy machine, a quick call may take longer than this.
+        monkeypatch.setattr("roundtrip.http.fast_lane._PING_SECONDS", 0.05)
         monkeypatch.setattr(modern, "_SSE_PING_INTERVAL", 0.05)
         slow = await client.post(url, json=_call("stew", {"seconds": 0.4}), headers=_headers("stew"))
 

@@ -80,6 +80,7 @@ async def test_plain_answer_is_sent_as_one_body(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The SDK's stream begins with its first sign of life, and is one body if the answer comes before.
+    monkeypatch.setattr("roundtrip.http.fast_lane._PING_SECONDS", 0.02)
     monkeypatch.setattr(modern, "_SSE_PING_INTERVAL", 0.02)
     shop, request = Shop(fast_lane=fast_lane), call_post("work", revision=version, meta=meta)
     with anyio.fail_after(WAIT):
