@@ -46,7 +46,7 @@
     ├── ValueNotStorable     a value that must travel in the token is not JSON
     └── NotSendable          a tool's return value does not fit a result
 
-Each error has its evidence as attributes, and a message that says what to do next. If a user declines or cancels, that
+Each error has its details in attributes, and a message that says what to do next. If a user declines or cancels, that
 is an outcome and not an error.
 """
 
@@ -141,7 +141,7 @@ class SchemaNotRenderable(InvalidSignature, TypeError):
 
 
 class KeysMissing(RoundtripError, ValueError):
-    """A server without a key for what it must sign, seal or store. The message names the option to set."""
+    """A server that must sign, seal or store data, but has no key for it. The message names the option to set."""
 
 
 class IllegalTransition(RoundtripError):
@@ -204,7 +204,7 @@ class TicketRejected(RoundtripError):
 
 
 class AnswerRejected(RoundtripError):
-    """The user's last permitted answer to one question was invalid."""
+    """The user's last allowed attempt to answer a question was invalid."""
 
     def __init__(self, name: str, *, attempts: int, reason: str) -> None:
         super().__init__(f"question {name!r} was answered invalidly {attempts} times; the last answer: {reason}")
@@ -214,7 +214,7 @@ class AnswerRejected(RoundtripError):
 
 
 class GuessesSpent(AnswerRejected):
-    """A question received more different answers in one call than its `guesses=` allows."""
+    """A call sent more distinct answers to a question than its `guesses=` allows."""
 
     def __init__(self, name: str, *, guesses: int) -> None:
         RoundtripError.__init__(
@@ -226,7 +226,7 @@ class GuessesSpent(AnswerRejected):
 
 
 class QuestionVolatile(RoundtripError):
-    """A question that changes on every leg, so that its answers never match it."""
+    """A question that changes on every leg, so that no answer ever matches it."""
 
     def __init__(self, name: str, *, changed: Sequence[str]) -> None:
         what = " and ".join(changed)
@@ -240,7 +240,7 @@ class QuestionVolatile(RoundtripError):
 
 
 class QuestionDeclined(RoundtripError):
-    """The user declined or cancelled a question whose value the body needs; let it propagate to end the call."""
+    """The user declined or cancelled a question whose value the body needs. Let this error end the call."""
 
     def __init__(self, name: str, action: str) -> None:
         super().__init__(f"The user {'declined' if action == 'decline' else 'cancelled'} the question {name!r}")
@@ -324,7 +324,7 @@ class AskedTooLate(BodyMistake):
 
 
 class NeedsTask(BodyMistake):
-    """A wait that only a task can have, in a call that does not run as a task."""
+    """The body used something that only a task has, but the call does not run as a task."""
 
     def __init__(self, caller: str) -> None:
         super().__init__(
@@ -390,7 +390,7 @@ class SuspensionSwallowed(BodyMistake):
 
 
 class CallOutlived(RoundtripError):
-    """A live call that still asks, or waits, after its maximum age. In the retry era, its token would have expired."""
+    """A live call still asks, or waits, after its maximum age. In the retry era, its token would have expired."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(
@@ -418,10 +418,10 @@ class ThreadsExhausted(RoundtripError):
 
 
 class BodyNotRun(RoundtripError):
-    """The body of a tool that runs once per call was not run for this request."""
+    """A tool that runs once per call was not run for this request."""
 
     template: ClassVar[str]
-    """The error's text. `{owner}` is replaced with the tool."""
+    """The error's text, in which `{owner}` stands for the tool."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(self.template.format(owner=owner))
@@ -476,7 +476,7 @@ class GuessUncounted(LedgerUnavailable):
 
 
 class CannotAsk(RoundtripError):
-    """The client of this request cannot be asked a required question."""
+    """A call must ask a question, but its client cannot be asked."""
 
 
 class CapabilityMissing(CannotAsk):
@@ -516,9 +516,7 @@ class ChannelMissing(CannotAsk):
 
 
 class ConnectionLost(CannotAsk):
-    """A live question whose connection was lost because the client left or, if `ending` is True, the process is
-    stopping.
-    """
+    """A live question lost its connection: the client left, or the process is stopping (`ending`)."""
 
     def __init__(self, *, ending: bool = False) -> None:
         self.ending = ending
@@ -531,7 +529,7 @@ class ConnectionLost(CannotAsk):
 
 
 class CallerUnknown(CannotAsk):
-    """An approval in a call whose caller is unknown. The server cannot tell which person must not decide."""
+    """An approval in a call whose caller is unknown. The server cannot keep the caller from deciding it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"approval {name!r} needs a caller whom the server knows; authenticate the client's user")

@@ -1,7 +1,7 @@
 """Questions in a FastMCP server's tools, prompts and resources: call `install(mcp, keys=...)` once, before adding them.
 
-FastMCP keeps its registration, schemas, dependencies, middleware and results. Options that FastMCP does not have go
-into roundtrip's standalone decorator, which is placed below FastMCP's decorator:
+FastMCP still handles registration, schemas, dependencies, middleware and results. For options that FastMCP does not
+have, use roundtrip's standalone decorator, below FastMCP's decorator:
 
 ```python
 mcp = FastMCP("shop")
@@ -235,7 +235,8 @@ def _require_installed_in(provider: Any) -> None:
 
 
 def _require_plain(component: Any, *, where: str = "") -> None:
-    """Reject a component made from a function with roundtrip's markers, whose parameters a client could fill.
+    """Reject a component made from a function with roundtrip's markers, because clients could fill the marked
+    parameters.
 
     Raises:
         InvalidSignature: FastMCP made the component from such a function.

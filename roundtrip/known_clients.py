@@ -1,7 +1,7 @@
 """Known clients: what each client can be asked, and what its declared capabilities do not reveal.
 
 Clients are looked up by the name that they announce. A name can be forged, so the facts are only advice. No security
-rule may depend on them, and a client is sent only the kinds of questions that it declares support for. The file
+rule may depend on them, and the server asks a client only in ways that the client has declared. The file
 `known_clients.toml` is read at the first lookup, and has a source and a date for each entry.
 """
 
@@ -28,7 +28,7 @@ class Support(StrEnum):
     YES = "yes"
     NO = "no"
     DEPENDS = "depends"
-    """Depends on the client's settings or, for a library, on the program that uses it."""
+    """The support depends on the client's settings or, for a library, on the program that uses it."""
     UNKNOWN = "unknown"
 
 
@@ -81,7 +81,7 @@ class KnownClient:
     roots: Support = Support.UNKNOWN
     tasks: Support = Support.UNKNOWN
     max_rounds: int | None = None
-    """Rounds of questions after which the client gives up a call on 2026-07-28; None if unknown."""
+    """Number of question rounds after which the client abandons a call on 2026-07-28; None if unknown."""
     quirks: frozenset[Quirk] = frozenset()
     note: str = ""
     sources: tuple[ClientFact, ...] = ()

@@ -1,4 +1,4 @@
-"""Rate-limited log lines, for lines that clients can cause: a few per minute, then a count of the omitted lines."""
+"""Rate limits for log lines that clients can cause: a few lines per minute, then a count of the omitted lines."""
 
 import logging
 from collections.abc import Callable

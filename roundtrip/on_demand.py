@@ -16,8 +16,8 @@ def load_public_name(
 ) -> Any:
     """Return a package's public name. The package's `__getattr__` calls this function.
 
-    Hide that `__getattr__` from type checkers and editors, which would otherwise accept any attribute and infer no
-    type. For these tools, repeat the imports under `if TYPE_CHECKING`.
+    Hide `__getattr__` from type checkers and editors, which would otherwise accept every attribute without a type. For
+    these tools, repeat the imports under `if TYPE_CHECKING`.
 
     Args:
         package: The package's name.
@@ -55,7 +55,7 @@ def load_on_use(importer: dict[str, Any], *modules: str) -> None:
 
     Args:
         importer: The importing module's globals.
-        modules: Full module names. Each is bound to its last part.
+        modules: Dotted module names. Each name is bound under its last component.
     """
     for module in modules:
         name = module.rpartition(".")[2]
@@ -72,8 +72,8 @@ class _NotLoaded:
 
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("__"):
-            # Inspection tools read dunder names from every object. That must not import a module that may not be
-            # installed.
+            # Inspection tools read dunder names from every object. Such a read must not import the module, which may be
+            # missing.
             raise AttributeError(attribute)
         module = self._importer[self._name] = import_module(self._module)
         return getattr(module, attribute)

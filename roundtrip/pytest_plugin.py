@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from roundtrip.testing.user_defaults import Override, Traces, UserDefaults
 
 _RECORDING_FIXTURES: Final = frozenset({"trace", "wire_snapshot"})
-"""Fixtures that must be known before the test's first call, because they record calls."""
+"""Fixtures that record calls, and so must be set up before the test's first call."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,7 +60,7 @@ def _mark_options(item: pytest.Function) -> dict[str, Any] | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Skip a test whose network does not suit its user. Fail a test that sent no call through its network."""
+    """Skip a test if its network does not work with its user. Fail a test if none of its calls used its network."""
     try:
         returned = yield
     except pytest.fail.Exception as failure:

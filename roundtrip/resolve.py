@@ -49,7 +49,7 @@ class ResolverPlans(dict[Hashable, Node]):
 
 
 def find_resolved_parameters(fn: Any) -> dict[str, tuple[Marker, bool]]:
-    """Return each parameter that a `Resolve` fills, with its marker, and with True if the parameter takes the outcome.
+    """Return, for each parameter that a `Resolve` fills, its marker and whether the parameter takes the outcome.
 
     Raises:
         InvalidSignature: A marker is nested inside a union or another type.

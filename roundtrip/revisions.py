@@ -1,4 +1,4 @@
-"""Protocol revisions. Code compares them by order, because a later revision keeps the features of an earlier one.
+"""Protocol revisions. Code compares revisions by order, because each revision keeps the features of earlier ones.
 
 No other module contains a revision literal. The SDK defines the list of revisions and their order.
 """
@@ -12,7 +12,7 @@ FIRST_OF_RETRY_ERA: Final = "2026-07-28"
 """First revision on which the server returns its questions, and the client repeats the request with answers."""
 
 CLIENTS_STOP_AFTER_ROUNDS: Final = 10
-"""Number of rounds after which every tested retry-era client gives up a call."""
+"""Number of rounds after which all tested retry-era clients abandon a call."""
 
 
 @lru_cache(maxsize=32)

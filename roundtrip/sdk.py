@@ -85,7 +85,7 @@ def low_level_of(server: MCPServer[Any]) -> LowLevelServer[Any]:
 
 
 def routes_of(server: MCPServer[Any]) -> list[Route]:
-    """Return the routes beside MCP that the author added, such as `ElicitUrl` pages."""
+    """Return the author's HTTP routes outside MCP, such as `ElicitUrl` pages."""
     lists = [cast("list[object]", value) for value in vars(server).values() if isinstance(value, list)]
     return [route for routes in lists for route in routes if isinstance(route, Route)]
 
@@ -119,11 +119,11 @@ class HookedServer(MCPServer[LifespanResultT]):
             self._tool_handler = handler
 
     def _tool_schema(self, name: str) -> dict[str, Any] | None:
-        """Return the input schema of a tool that may be called, or None."""
+        """Return a tool's input schema for the SDK's header check, or None to skip the check."""
         raise NotImplementedError
 
     def _serving_client(self) -> AbstractContextManager[None]:
-        """Surround the SDK's handler for one request, whose first lookup serves the client."""
+        """Return a context manager for the SDK's handler. In it, the first lookup of an item counts as the client's."""
         raise NotImplementedError
 
     async def _handle(self, handle: Callable[..., Awaitable[Any]], ctx: Any, params: Any) -> Any:
@@ -136,19 +136,19 @@ class HookedServer(MCPServer[LifespanResultT]):
         return await self._handle(super()._handle_call_tool, ctx, params)
 
     def _has_own_tool_handler(self) -> bool:
-        """Return True if the SDK's handler serves tool calls, so that only `call_tool` does."""
+        """Return True if the SDK's own handler, which uses `call_tool`, is registered for tool calls."""
         entry = low_level_of(self).get_request_handler("tools/call")
         return entry is not None and entry.handler == self._tool_handler
 
     def _is_visible(self, kind: Shelf, identifier: str) -> bool:
         """Return True if clients may see a prompt with this name, or a resource or template with this URI.
 
-        Lists and lookups call it for each item, so it must be quick; it returns True for unregistered ones.
+        Lists and lookups call this method for each item, so it must be fast. It returns True for unregistered items.
         """
         raise NotImplementedError
 
     async def _completing(self, kind: Shelf, identifier: str, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """Complete an argument for a prompt or template; return None if clients cannot see it."""
+        """Complete an argument of a prompt or template; return None if clients cannot see that item."""
         return await ask() if self._is_visible(kind, identifier) else None
 
     def completion(self):
@@ -170,7 +170,7 @@ class HookedServer(MCPServer[LifespanResultT]):
         return decorate
 
     def _resources_for(self, uri: str) -> Iterator[str]:
-        """Yield the registered URIs and URI templates that match a URI, in the order in which they serve it."""
+        """Yield the registered URIs and URI templates that match a URI, in lookup order."""
         return self._resources.matching(uri)
 
 

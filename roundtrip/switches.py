@@ -9,7 +9,7 @@ PROBE_TOOL: Final = "roundtrip_probe"
 """Tool that `roundtrip doctor` calls. A switch adds it to a server."""
 RUN_TASKS_VARIABLE: Final = "ROUNDTRIP_RUN_TASKS"
 OWN: Final = "own"
-"""Value that limits a process to the tasks that its own clients have created or asked for."""
+"""Value with which a process runs only tasks that its own clients have created or asked for."""
 
 _ON: Final = frozenset({"1", "true", "yes", "on"})
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
@@ -20,7 +20,7 @@ def is_on(given: object, variable: str, *, environment: Mapping[str, str], defau
 
     Args:
         given: The argument; None if the author did not set it.
-        variable: The variable's name, which is `ROUNDTRIP_` and the argument's name in capitals.
+        variable: The variable's name: `ROUNDTRIP_` followed by the argument's name in capitals.
         environment: The environment variables.
         default: The result if neither is set.
 

@@ -26,9 +26,9 @@ class System(NamedTuple):
     time: Callable[[], float] = lambda: time.time()
     """Return the seconds since the epoch."""
     monotonic: Callable[[], float] = lambda: time.monotonic()
-    """Return seconds that only increase, for measuring durations."""
+    """Return the time on a clock that never goes backward, for measuring durations."""
     entropy: Callable[[int], bytes] = lambda size: os.urandom(size)
-    """Return the given number of random bytes, which may serve as keys."""
+    """Return the given number of random bytes, which are safe to use as keys."""
     sleep: Callable[[float], Awaitable[None]] = _sleep
     """Suspend the asyncio task for the given number of seconds."""
 

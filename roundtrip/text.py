@@ -38,7 +38,7 @@ def build_text(build: str | None) -> str:
 
 
 def printable(text: str, *, keep_newlines: bool = False) -> str:
-    r"""Escape all characters that a terminal would interpret or not show: an escape character becomes `\x1b`.
+    r"""Escape all characters that a terminal would interpret or hide. An escape character becomes `\x1b`.
 
     Newlines are kept only with `keep_newlines`, and normalized to `\n`.
     """
@@ -50,8 +50,8 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""Return the text in double quotes, as in JSON. The text cannot end the quotes, and cannot reverse the text after
-    them.
+    r"""Return the text in double quotes, as in JSON. The quoted text can neither close the quotes nor reverse the text
+    after them.
     """
     return printable(json.dumps(text, ensure_ascii=False))
 

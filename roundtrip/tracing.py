@@ -1,8 +1,8 @@
 """The tracer protocol, and facts that only a server knows.
 
-For each request that reaches a function, a tracer creates a watch. It also receives each token that the server rejects,
-and may be told, outside any request, that a stored call has ended. A watch is called with every fact in order: the
-runtime's facts (`roundtrip.machine.facts`) and the facts defined here.
+For each request that reaches a function, a tracer creates a watch. The tracer also receives each token that the server
+rejects. A `StoredCallTracer` also learns when a stored call ends outside a request. The server calls a watch with every
+fact, in order: the runtime's facts (`roundtrip.machine.facts`) and the facts defined here.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Beginning(NamedTuple):
     token_bytes: int | None
     arguments: Mapping[str, Any]
     within: str | None
-    """Id of the outer call, whose function made this call; None if the client made it."""
+    """Id of the call whose function made this call; None if the client made this call."""
     takes_over: bool = False
     """True if this worker continues a task because the previous worker stopped renewing its lease."""
 
@@ -92,7 +92,7 @@ class StoppedCall(NamedTuple):
     ends_leg: bool
     """True if a worker was running a leg of this call. That worker reports the leg's end itself."""
     joined: str | None = None
-    """Id of the equal call that continues in place of this call."""
+    """Id of the identical call that continues in place of this call."""
 
 
 class Wrote(NamedTuple):
@@ -124,9 +124,7 @@ class DeclinedFact(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """The request has been served. This is always the last fact. It has the size of the sent token, if a token was
-    sent.
-    """
+    """The request has been served. This is always the last fact. If a token was sent, the fact contains its size."""
 
     token_bytes: int | None
 

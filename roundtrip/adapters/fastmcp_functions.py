@@ -1,12 +1,12 @@
 """Asking functions on FastMCP servers: the plain functions that FastMCP registers for them, and their stored calls.
 
-FastMCP keeps its schemas, dependencies, middleware and results. It sees a function that has only the parameters that
-the client or FastMCP fills. Each run of that function serves one leg of the call.
+FastMCP still handles schemas, dependencies, middleware and results. It registers a plain function, without the
+parameters that roundtrip fills. Each run of the plain function serves one leg of the call.
 
-The first leg of a stored call is the client's request. An answer on a page or a decision starts a later leg. That leg
-runs through FastMCP's `call_tool`, so transforms, mounts and dependencies work as in the first leg. FastMCP's
-middleware does not see a later leg, because no client has sent a request for it. If a tool has `auth=`, or has
-parameters that FastMCP fills, it may need a client's request. Its later legs then wait for such a request.
+The first leg of a stored call is the client's request. A later leg starts when a user answers on a page, or when a
+group decides. That leg runs through FastMCP's `call_tool`, so transforms, mounts and dependencies work as in the first
+leg. FastMCP's middleware does not see a later leg, because no client has sent a request for it. If a tool has `auth=`,
+or has parameters that FastMCP fills, it may need a client's request. Its later legs then wait for such a request.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _HostedLeg:
 
 
 _STORED_LEG: Final[ContextVar[_HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
-"""The leg of a stored call. It is served by the next function that FastMCP runs."""
+"""The stored call's leg that the next function serves."""
 
 
 class FastMcpFunction(AskingFunction):
@@ -110,7 +110,7 @@ class FastMcpFunction(AskingFunction):
         if serving is None or server is None:
             return False
         # The outer server passed the client's call on to a mounted server, or a search tool passed it on to the tool
-        # found.
+        # that it found.
         return serving.installation.host is not server or fastmcp_names.passes_calls_on(server, name)
 
     async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: Threads) -> Any:
@@ -130,7 +130,7 @@ class FastMcpFunction(AskingFunction):
             raise mistake from error
 
     def plain_body(self, arguments: Mapping[str, Any]) -> PlainBody | None:
-        """Return the call's body if it can run in one pass with plain resolvers, or None."""
+        """Return the call's body, or None if it cannot run in one pass with plain resolvers."""
         return super().plain_body(arguments) if not _INJECTED.get() and self.policy(OncePolicy) is None else None
 
     def for_ledger(self, value: Any) -> CallToolResult:
@@ -222,7 +222,7 @@ class FastMcpFunction(AskingFunction):
 
     @contextmanager
     def _in_host(self, injected: Mapping[str, Any], report: Callable[[MCPError], None]) -> Generator[None]:
-        """Surround a leg with FastMCP's values. If clients may read a failure, raise it as one of FastMCP's errors.
+        """Provide FastMCP's values to a leg. If clients may read a failure, raise it as one of FastMCP's errors.
 
         Args:
             injected: The values that FastMCP fills in.

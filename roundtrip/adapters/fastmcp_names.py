@@ -12,10 +12,9 @@ single message. It uses these private names:
 call them with the author's function, so roundtrip replaces them on the instance. `._components` holds the components
 that were registered earlier.
 
-`fastmcp.server.dependencies._is_client_tool_call` tells apart tools that the client called and tools that another tool
-or a middleware called.
+`fastmcp.server.dependencies._is_client_tool_call` tells whether the client itself called the running tool.
 
-`BaseSearchTransform._call_tool_name` names the tool that runs a tool found by a search.
+`BaseSearchTransform._call_tool_name` is the name of the search's own tool, which runs other tools.
 
 `_WrappedProvider._inner` is the provider of a server that is mounted with a namespace.
 
@@ -125,7 +124,7 @@ def mounted_by(provider: object) -> FastMCP[Any] | None:
 
 
 def passes_calls_on(mcp: FastMCP[Any], name: str) -> bool:
-    """Return True if this tool belongs to a search, and calls another tool that its arguments name."""
+    """Return True if this is a search's own tool, which calls the tool named in its arguments."""
     searches = (each for each in mcp.transforms if isinstance(each, BaseSearchTransform))
     return any(_private(each, "_call_tool_name") == name for each in searches)
 

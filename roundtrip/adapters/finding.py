@@ -108,7 +108,7 @@ def functions_of(server: MCPServer[Any]) -> Iterator[tuple[str, str, Callable[..
 
 
 def takes_tool(server: MCPServer[Any], name: str) -> bool:
-    """Return True if no tool has this name yet. Otherwise, log a warning if the server is configured to."""
+    """Return True if no tool has this name yet. Otherwise, log a warning if the server's settings ask for one."""
     manager = _manager(server, ToolManager)
     if manager.get_tool(name) is None:
         return True

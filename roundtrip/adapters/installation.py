@@ -1,8 +1,8 @@
 """`Installation`: the roundtrip parts of a server whose class is not `roundtrip.Server`.
 
 A middleware inside the token boundary records which installation serves a request. An asking function uses the recorded
-installation, because the server that registered the function may be another one. FastMCP servers can be mounted on each
-other, and only the outermost server has a client.
+installation, because a different server may have registered the function. FastMCP servers can be mounted on each other,
+and only the outermost server has a client.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def serving_now() -> InstalledServing | None:
 
 
 class Installation(Attached, Generic[HostT]):
-    """The leg runner and asking functions that roundtrip adds to another class's server.
+    """The leg runner and asking functions that roundtrip adds to a server of another class.
 
     It is a middleware on that server, inside the token boundary.
 
@@ -89,7 +89,7 @@ class Installation(Attached, Generic[HostT]):
         low_level: The SDK's low-level server inside the host.
         given: The host's own token policy. A policy in `options` overrides it.
         options: The options that the author passed to `install`.
-        context_server: The server that contexts show as `ctx.mcp_server`.
+        context_server: The value of `ctx.mcp_server`.
         bus: The host's bus for change announcements.
         routes: Returns the author's HTTP pages, which are not part of MCP.
         mounted: Returns the installations on servers that the host mounts.
@@ -161,7 +161,7 @@ class Installation(Attached, Generic[HostT]):
 
         Raises:
             InvalidSignature: This server cannot serve the function.
-            ValueError: The server cannot keep one of the function's promises.
+            ValueError: The server lacks something that the function needs, such as a key.
         """
         super().adopt(function)
         self.functions[function.kind, function.name, function.version] = function
@@ -182,7 +182,7 @@ class Installation(Attached, Generic[HostT]):
         return None
 
     def _subject_of(self, ctx: Request) -> tuple[str | None, bool]:
-        """Return the name of the asking function that a request uses, or None, and True, because every request is
+        """Return the name of a request's asking function, or None. The second value is True, because every request is
         traced.
         """
         named = (ctx.params or {}).get("name")

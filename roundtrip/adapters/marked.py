@@ -33,7 +33,7 @@ def uses_roundtrip(fn: Callable[..., Any], *, kinds: tuple[type[Any], ...] = (Re
 
 
 def misused_context(error: BaseException | None, kind: type[Any]) -> ContextOfHost | None:
-    """Return the error to raise if an error, or one of its causes, shows that code asked with a host's own context."""
+    """Return the error to raise if code asked with a host's own context and so caused the given error."""
     while error is not None and not isinstance(error, AttributeError | ContextOfHost):
         error = error.__cause__
     if (

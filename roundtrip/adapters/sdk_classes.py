@@ -89,7 +89,7 @@ class _AskingTools(ToolCalls):
             ToolRegistry("replace", Visibility()),
             gates=_no_gates,
             probe=None,
-            # The SDK's classes never send a crash's text.
+            # The SDK's classes never tell clients why a tool crashed.
             masks_errors=lambda: True,
             has_own_handler=lambda: False,
         )
@@ -368,7 +368,7 @@ class BoundTools:
 
 
 def _find_bound_tools(handler: object) -> BoundTools | None:
-    """Return the bound tools: the handler itself, or an object that its code refers to. None if there are none."""
+    """Return the bound tools: the handler itself, or an object in its code. None if neither is a `BoundTools`."""
     if isinstance(handler, BoundTools):
         return handler
     function = getattr(handler, "__func__", handler)
@@ -393,7 +393,7 @@ def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -
     reject_second_install(server)
     for name in wants_stored_calls(options):
         raise TypeError(
-            f"install() must be given no {name}=: the SDK's low-level Server takes no pages and no tools from "
+            f"install() must be called without {name}=: the SDK's low-level Server takes no pages or tools from "
             "roundtrip; use MCPServer, FastMCP or roundtrip.Server"
         )
     if not any(isinstance(each, RequestStateBoundary) for each in server.middleware):

@@ -1,8 +1,7 @@
-"""Approval inbox: it opens approvals for legs, shows them to the people who decide, and notifies the author's
-functions.
+"""Approval inbox: it opens approvals for legs, shows them to the people who decide, and calls the author's functions.
 
-Every change is a compare-and-set of the stored call, under the rules in `rules.py` and on the store's clock. Calls have
-a label for each group that they wait for, so the store finds these calls quickly among all others.
+Every change is a compare-and-set of the stored call. It follows the rules in `rules.py`, and uses the store's clock.
+Calls have a label for each group that they wait for, so the store finds these calls quickly among all others.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ _ID_BYTES: Final = 16
 _PAGE_SIZE: Final = 20
 _NOTIFY_SECONDS: Final = 30.0
 _THREADS: Final = Pool(4)
-"""A few threads for plain functions that notify people. Mail servers may be slow, and tools must not lose their threads
-to them.
+"""A few threads for plain functions that notify people. Mail servers may be slow, and must not tie up the threads that
+tools need.
 """
 _STOP_SECONDS: Final = 2.0
 _MARK: Final = re.compile(r"[A-Za-z0-9_-]{1,800}", re.ASCII)
@@ -76,7 +75,7 @@ class ShownApproval(NamedTuple):
     opened: float
     until: float
     pin: str
-    """The digest of the wording. If the wording has changed since a form was shown, the form can no longer decide."""
+    """The digest of the wording. If the wording has changed since a form was shown, that form is rejected."""
     state: Literal["pending", "approved", "rejected", "expired", "closed"] = "pending"
     who: str | None = None
     when: float | None = None
@@ -189,7 +188,7 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         self._sending: set[asyncio.Task[bool]] = set()
 
     def knows(self, group: str) -> bool:
-        """Return False if the author listed all groups, but not this group."""
+        """Return False if the author listed the groups, and this group is not among them."""
         return self._listed_groups is None or group in self._listed_groups
 
     @property
@@ -244,8 +243,8 @@ class Inbox(rules.ApprovalFeature, LegExtension):
         if records and not entry.has_ended:
             rules.relabel(entry, content)
 
-    # Methods for readers. They show a reader only approvals that this reader may decide. If the store is down, they
-    # raise `CallsUnavailable`.
+    # Methods for readers. Each reader sees only approvals that this reader may decide. If the store is down, these
+    # methods raise `CallsUnavailable`.
 
     async def reader(self, request: Request) -> Reader | Response | None:
         """Return the person who sent a request, a login response, or None if the person is unknown."""
@@ -523,10 +522,10 @@ def _position_of(mark: str) -> tuple[float, str]:
         ValueError: The text is not a mark.
     """
     if _MARK.fullmatch(mark) is None:
-        raise ValueError("not a mark of the inbox")
+        raise ValueError("not a mark from this inbox")
     place: Any = json.loads(base64.urlsafe_b64decode(mark + "=" * (-len(mark) % 4)))
     match place:
         case [float(created), str(call_id)] if math.isfinite(created) and is_call_id(call_id):
             return created, call_id
         case _:
-            raise ValueError("not a mark of the inbox")
+            raise ValueError("not a mark from this inbox")

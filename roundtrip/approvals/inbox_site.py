@@ -1,4 +1,4 @@
-"""Inbox site: pages for people, and a JSON API, both for listing, approving and rejecting.
+"""Inbox site: pages and a JSON API, on which people list and decide approvals.
 
 The pages work like question pages: a GET changes nothing, and a form is valid only for one reader and one wording. The
 API accepts only JSON, which a page on another site cannot send without a CORS preflight.

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 _MIN_REMIND_SECONDS = 1.0
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _VOID: Final = "~~void-"
-"""Prefix of the names under which computed values list voided approvals. A review that changes an answer voids later
-approvals.
+"""Name prefix of the computed values that list voided approvals. A review that changes an answer voids later approvals.
 """
 _VOLATILE_AFTER: Final = 3
 """How many approvals a changed wording may invalidate before the wording counts as volatile."""
@@ -127,7 +126,7 @@ def seconds_of(given: float | timedelta, name: str, *, least: float = 0.0) -> fl
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """Pending approval, with what a mail or chat message about it needs."""
+    """Pending approval, with the details for a mail or chat message about it."""
 
     id: str
     """The approval's id in the API."""
@@ -205,7 +204,7 @@ class ApprovalQuestion(ExternalQuestion):
             case {"pin": self.pin, "kind": "approval", "value": value}:
                 return Outcome(_APPROVAL.validate_python(value))
             case _:
-                raise AnswerInvalid("it replaces an approval with a different wording")
+                raise AnswerInvalid("it replaces an approval that has a different wording")
 
     @override
     def plain(self, value: Any) -> Any:
@@ -241,9 +240,10 @@ class ApprovalSettler:
     states: Mapping[str, ApprovalState]
     """The latest approval state under each name."""
     max_seconds: float
-    """How many seconds an approval may wait at most."""
+    """Maximum number of seconds that an approval may wait."""
     knows_caller: bool = True
-    """False if the server does not know the caller. Then no approval can be requested, because callers must not decide.
+    """False if the server does not know the caller. Then no approval can be requested, because nothing would keep
+    callers from deciding their own calls.
     """
     kind: ClassVar = ApprovalQuestion
 

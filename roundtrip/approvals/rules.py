@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 LABEL_PREFIX: Final = "approvals-"
 """The prefix of all labels for groups."""
 GRACE_SECONDS: Final = 60.0
-"""How many seconds before the call's end its approvals expire at the latest, so that there is time to use a fallback.
-"""
+"""Approvals expire at least this many seconds before their call ends, which leaves time for a fallback."""
 _DECLINED: Final = "The user declined while this call waited for an approval, so the call has ended."
 _MAX_GRACE_SHARE: Final = 0.1
 _PLAIN_NAME: Final = re.compile(r"[\w.@-]{1,60}")
@@ -45,7 +44,7 @@ class Reader(NamedTuple):
     """Person who reads the inbox."""
 
     principal: str
-    """The person, written like a principal."""
+    """The person, in the form of a principal."""
     name: str
     groups: frozenset[str]
 
@@ -167,7 +166,7 @@ def park_approvals(
 
 
 def bring_forward(content: CallContent, entry: CallEntry) -> None:
-    """Make a parked call due no later than the next expiry or notification of one of its approvals."""
+    """Make a parked call due in time for the next expiry or notification of its approvals."""
     look = next_look(content)
     if look is not None and _is_parked(entry):
         entry.due = min(look, entry.due)
@@ -254,7 +253,7 @@ def _next_due(content: CallContent) -> float | None:
 
 
 def _must_run(content: CallContent, entry: CallEntry, now: float) -> bool:
-    """Return True if the call needs a leg to run."""
+    """Return True if a leg of the call must run."""
     section = content.section(ApprovalSection)
     return (
         content.is_fresh
@@ -300,7 +299,7 @@ def decide(
 
 
 class ApprovalFeature(CallFeature):
-    """Approvals in stored calls on servers without an inbox, where people decide on another server; see `Inbox`."""
+    """Approvals of stored calls, on a server without an inbox; people decide them on another server. See `Inbox`."""
 
     def prepare(self, end: Suspended | Authored, content: CallContent, call_id: str) -> Parking:
         """Return the function that opens the approvals a leg needs."""
@@ -322,7 +321,7 @@ class ApprovalFeature(CallFeature):
         return partial(self.tell, entry, content, decided=_expire(_open_records(content), now))
 
     def status(self, content: CallContent) -> str | None:
-        """Return a text with the groups that a call waits for; None if it waits for none."""
+        """Return a text with the groups that a call waits for; None if there are none."""
         groups = open_groups(content)
         return f"Waits for an approval by {listed_groups(groups)}" if groups else None
 

@@ -1,1 +1,1 @@
-"""`roundtrip audit`: attacks any multi-round MCP server, only through the protocol, and reports on each clause."""
+"""`roundtrip audit`: attacks a multi-round MCP server through the protocol, and reports which clauses it keeps."""

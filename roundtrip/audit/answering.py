@@ -1,5 +1,5 @@
-"""Attacks with answers that are missing, unasked, early, malformed, invalid or oversized, and with undeclared
-capabilities.
+"""Attacks that omit answers, that send unrequested, early, malformed, invalid or oversized ones, or that declare too
+few capabilities.
 """
 
 from collections.abc import Mapping
@@ -68,10 +68,10 @@ class AnswerAttacks:
                 await self._incapable()
 
     async def _leg(self, index: int) -> WireLeg:
-        """Play a new call up to a leg, and return that leg before it is sent.
+        """Play a new call up to a leg, and return that leg without sending it.
 
         Raises:
-            _DifferentQuestions: The new call gets other questions than the honest call.
+            _DifferentQuestions: The new call's questions differ from the honest call's.
         """
         leg = await self._session.unsent_leg(self._tool, self._honest, index)
         if leg is None:
@@ -116,7 +116,7 @@ class AnswerAttacks:
         self._notes.require(ignored, "S8.unknown", text)
 
     async def _early(self, index: int) -> None:
-        """Send later rounds' answers too early: first instead of the expected answers, and then together with them."""
+        """Send a later round's answers too early: first instead of the expected answers, then together with them."""
         asked = self._honest.responses[index - 1].questions
         later = {key: answer for key, answer in self._honest.answers(index + 1).items() if key not in asked}
         if not later or not self._honest.responses[index].questions:
@@ -230,11 +230,13 @@ class AnswerAttacks:
             await self._session.play(self._tool, until=0, capabilities={kind: {}})
         leg = await self._leg(self._honest.asked[0] + 1)
         if len(self._honest.asked) > 1:
-            # Declare no capabilities on this leg, because the capabilities of an earlier request must not count.
+            # This leg declares no capabilities. The server must not use those that an earlier request declared.
             await self._session.call(leg, capabilities=NONE)
 
     async def _serves_after_abandoned_calls(self) -> bool:
-        """Play a whole call after all the abandoned calls. Return True if this call ends as the honest call did."""
+        """Play a complete call, to check that the abandoned calls did no harm. Return True if this call ends as the
+        honest call did.
+        """
         if not self._honest.asked:
             return True
         call = await self._session.play(self._tool)

@@ -34,9 +34,9 @@ class AuditPlan:
     has_other: bool = False
     """True if the connection can send another user's headers."""
     stale: float | None = None
-    """Seconds after which the server must reject a state. If None, this test and its waiting time are skipped."""
+    """Seconds after which the server must reject a state. If None, the audit skips this test."""
     once: frozenset[str] = frozenset()
-    """The tools that promise to act only once."""
+    """The tools that must act only once, even if their last request is repeated."""
     secrets: tuple[str, ...] = ()
     """Texts that must not be readable in a request state."""
 

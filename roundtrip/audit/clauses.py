@@ -1,8 +1,8 @@
-"""Audit clauses: their IDs, levels and sources.
+"""The audit's clauses: their IDs, levels and sources.
 
-S, F, R and T clauses come from the specification. `specs/protocol.md` lists the S and F clauses. An ID that consists of
-a clause, a dot and a name stands for a part of this clause. A clauses are roundtrip's advice, and are not in the
-specification. P clauses are promises that the user makes on the command line.
+The S, F, R and T clauses come from the specification. `specs/protocol.md` lists the S and F clauses. An ID such as
+`S4.forged` stands for a part of the clause S4. The A clauses are roundtrip's own advice. The P clauses are promises
+that the user makes on the command line.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _USER: Final = "the command line"
 
 
 class ClauseLevel(Enum):
-    """Clause level from RFC 2119. The additional, lowest level is for advice."""
+    """Clause level: a level from RFC 2119, or advice, which is the lowest level."""
 
     MUST = "MUST"
     SHOULD = "SHOULD"

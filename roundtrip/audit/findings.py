@@ -72,11 +72,13 @@ class ToolNotes:
         _add(tried.facts, text)
 
     def untried(self, clause: str, reason: str) -> None:
-        """Record why the clause could not be tried. If it was tried in another way, this reason is not reported."""
+        """Record why the clause could not be tried. This reason is not reported if the audit tried the clause in
+        another way.
+        """
         _add(self._of(clause).reasons, reason)
 
     def require(self, holds: bool, clause: str, text: str) -> None:
-        """Record an attempt. The server has kept the clause if the condition holds."""
+        """Record an attempt. The server kept the clause if `holds` is True."""
         if holds:
             self.passed(clause)
         else:
@@ -91,7 +93,7 @@ class ToolNotes:
         self.limit = self.limit or reason
 
     def withdraw(self, clause: str, reason: str) -> None:
-        """Drop the attempts in which the server kept a clause, because they prove nothing for the given reason."""
+        """Drop the attempts in which the server kept a clause. `reason` says why they prove nothing."""
         tried = self._of(clause)
         if tried.attempts and not tried.failures and not tried.facts:
             tried.attempts = 0

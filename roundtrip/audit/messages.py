@@ -1,4 +1,4 @@
-"""Audit requests and responses. They are plain JSON, because SDK models could correct or hide something."""
+"""The audit's requests and responses. They are plain JSON, because SDK models could hide a server's mistakes."""
 
 import json
 from collections.abc import Mapping
@@ -25,11 +25,11 @@ ABSENT: Final = object()
 """Placeholder for a parameter that the request leaves out."""
 
 NONE: Final[Json] = {}
-"""Capabilities for a client that cannot be asked any question."""
+"""Capabilities of a client that can answer no questions."""
 FULL: Final[Json] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {}}
-"""Capabilities for a client that can be asked every question, but does not support tasks."""
+"""Capabilities of a client that can answer every kind of question, but does not support tasks."""
 WITH_TASKS: Final[Json] = {**FULL, "extensions": {EXTENSION: {}}}
-"""Capabilities for a client that can be asked every question, and supports tasks."""
+"""Capabilities of a client that can answer every kind of question, and supports tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class WireLeg:
 
 
 class Ending(Enum):
-    """The ending of one request."""
+    """Outcome of one request."""
 
     REJECTED = "rejected"
     """A deliberate JSON-RPC error, or an HTTP 4xx status."""

@@ -1,4 +1,4 @@
-"""Audit reports as text lines, JSON or JUnit XML."""
+"""The audit's report as text lines, JSON or JUnit XML."""
 
 import re
 from collections import Counter
@@ -76,7 +76,7 @@ def as_lines(report: AuditReport, level: ClauseLevel) -> Iterator[Line]:
 
 
 def _grouped(report: AuditReport) -> dict[tuple[str, ClauseVerdict, tuple[str, ...]], list[ClauseFinding]]:
-    """Group findings that are equal except for their tools."""
+    """Group findings that differ only in their tools."""
     grouped: dict[tuple[str, ClauseVerdict, tuple[str, ...]], list[ClauseFinding]] = {}
     for finding in report.findings:
         grouped.setdefault((finding.clause.id, finding.verdict, finding.texts), []).append(finding)
@@ -100,8 +100,8 @@ def _summary(report: AuditReport, level: ClauseLevel) -> str:
 def as_junit(report: AuditReport, level: ClauseLevel) -> str:
     """Return the report as JUnit XML: one suite for each tool, and one for the server.
 
-    If a clause failed below the given level, or could not be tried, its test is skipped. If a fact was recorded, the
-    test passes, and its output is the fact.
+    If a clause could not be tried, or failed at a level below the given one, its test is marked as skipped. If a fact
+    was recorded, the test passes, and its output states the fact.
     """
     root = ElementTree.Element("testsuites", name="roundtrip audit")
     total = Counter[str]()

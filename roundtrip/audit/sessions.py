@@ -1,4 +1,4 @@
-"""Audit sessions, which send requests within limits and play honest calls."""
+"""The audit's session, which sends requests within limits, and plays honest calls."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from roundtrip.untrusted import mapping_of
 
 _VERSION: Final = version("mcp-roundtrip")
 _NOT_OF_THE_REQUEST: Final = (401, 403, 429)
-"""HTTP statuses whose reason is neither the request's state nor its answers."""
+"""HTTP statuses that the request's state and answers do not cause."""
 
 
 class LimitReached(Exception):
@@ -52,7 +52,7 @@ class AuditedTool:
 
 @dataclass(slots=True)
 class AuditedCall:
-    """A call that an honest client made, up to its end or its failure."""
+    """An honest client's call, which has ended or failed."""
 
     legs: list[WireLeg]
     responses: list[WireResponse] = field(default_factory=list[WireResponse])
@@ -194,8 +194,8 @@ class AuditSession:
         return response
 
     async def unsent_leg(self, tool: AuditedTool, honest: AuditedCall, index: int) -> WireLeg | None:
-        """Play a new call up to a leg, and return that leg before it is sent. Return None if the new call gets other
-        questions.
+        """Play a new call up to a leg, and return that leg without sending it. Return None if the new call gets
+        different questions.
 
         Args:
             tool: The tool.
@@ -223,7 +223,8 @@ class AuditSession:
 
         Args:
             tool: The tool.
-            until: The round at which to stop without answering; the first round is 0. None to play the call to its end.
+            until: The round at which to stop without answering; the first round is 0. If None, the call is played to
+                its end.
             capabilities: The client's capabilities.
         """
         self.begun[tool.name] += 1
@@ -247,7 +248,7 @@ class AuditSession:
         """Return honest answers to questions. Use the user's answers, or generate answers from the forms.
 
         Raises:
-            CallFailed: A question has no given answer, and none can be generated.
+            CallFailed: The user gave no answer to a question, and none can be generated.
         """
         answers: dict[str, Mapping[str, Any]] = {}
         for key, request in questions.items():

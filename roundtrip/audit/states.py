@@ -1,4 +1,4 @@
-"""Attacks with request states that are tampered, forged or invented, or come from another request, user or time."""
+"""Attacks with bad request states: tampered, forged, invented or expired ones, or ones from another request or user."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ class StateAttacks:
         self._rejects = False
         self._rejection = ""
         self._rejections: dict[str, str] = {}
-        """Maps each different rejection of a bad state to an example of such a state."""
+        """Maps each rejection to a bad state that caused it."""
         self._stale: tuple[WireLeg, int, float] | None = None
         """A leg that has not been sent, its index, and the time when its state arrived. The leg is sent when its state
         should have expired.
@@ -220,9 +220,7 @@ class StateAttacks:
         return reaction.continued or (self._rejects and reaction.response.ending is Ending.ASKED)
 
     async def _replay(self, *, is_once: bool) -> None:
-        """Repeat a call's last leg. If the tool promises to act only once, also send another call's last leg twice at
-        the same time.
-        """
+        """Repeat a call's last leg. If `is_once` is True, also send another call's last leg twice at the same time."""
         index = len(self._honest.legs) - 1
         leg = await self._unsent(index)
         if leg is None:
@@ -245,8 +243,8 @@ class StateAttacks:
         if not done or any(result != done[0] for result in done):
             self._notes.failed("S5.once", f"the same last request, sent twice {manner}, was answered with {texts}")
         elif len(done) == 2 and done[0] == self._honest.last.result:
-            # Another call with the same answers returned the same result. So equal results do not show that the tool
-            # acted once.
+            # Another call with the same answers also returned this result, so equal results do not show that the tool
+            # acted only once.
             text = "a repeated last request got an equal result, as equal calls do, so a second action would not show"
             self._notes.fact("S5.once", text)
         else:
@@ -279,7 +277,7 @@ class StateAttacks:
 
 
 def _bad_states(state: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield bad states. Each has the clause that it tests, and a description."""
+    """Yield bad states. Each comes with a description, and with the clause that it tests."""
     short = dict(truncated(state))
     for description, bad in tampered(state):
         yield ("S4.truncated" if description in short else "S4.tampered"), description, bad

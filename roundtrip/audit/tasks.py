@@ -1,4 +1,4 @@
-"""Attacks on calls that become tasks. They use other users, unknown tasks and reused question keys."""
+"""Attacks on calls that become tasks. They try other users, unknown tasks and reused question keys."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -25,7 +25,7 @@ _ENDED: Final = ("completed", "failed", "cancelled")
 
 
 class TaskAttacks:
-    """The attacks on a task that a tool call became.
+    """The attacks on one tool's calls that become tasks.
 
     Args:
         session: The session.

@@ -1,4 +1,4 @@
-"""Checks on every response, for clauses that a single response can keep or break."""
+"""Checks of every response against the clauses that a single response can break."""
 
 import re
 from collections.abc import Mapping

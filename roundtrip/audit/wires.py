@@ -1,4 +1,4 @@
-"""Audit connections: streamable HTTP, and a command's standard streams.
+"""The audit's connections: streamable HTTP, and a command's standard streams.
 
 A connection sends requests only to the named server. It does not follow redirects and does not use proxies.
 """
@@ -95,7 +95,8 @@ async def http_wire(
     async with httpx2.AsyncClient(
         timeout=httpx2.Timeout(patience),
         follow_redirects=False,
-        # Ignore a proxy from the environment, because it would be another host. OpenSSL itself reads SSL_CERT_FILE.
+        # Ignore proxies from the environment, because requests must go only to the named server. OpenSSL itself reads
+        # SSL_CERT_FILE.
         trust_env=False,
         verify=ssl.create_default_context(),
         event_hooks={"response": [size_limit(_MAX_RESPONSE_BYTES)]},

@@ -6,7 +6,7 @@
 - `model`: the tool's result contains the question.
 - `link`: the tool's result contains a page address.
 
-A question takes the first of these channels that the client and the question's policy allow. `local` comes before `url`
+A question uses the first of these channels that the client and the question's policy allow. `local` comes before `url`
 because a stdio server serves only local pages, and their addresses are never sent to clients. `model` carries only
 questions that anyone may answer. It comes before `link` because it needs no human.
 """
@@ -91,7 +91,7 @@ class ServerChannels:
         is_live: bool,
         can_open_locally: bool = False,
     ) -> Channels:
-        """Return the channels, other than forms, that a request's questions may take.
+        """Return the channels, other than forms, on which a request's questions may be asked.
 
         Args:
             declared: The client's capabilities.
@@ -115,14 +115,14 @@ class ServerChannels:
         return Channels(by_link, "model" in self.names, is_live)
 
     def channels_of_task(self, declared: ClientCapabilities | None, *, knows_user: bool) -> Channels:
-        """Return the channels for a task's questions, if its client cannot show them. Each channel replaces the tool's
-        result.
+        """Return the channels for a task's questions, if its client cannot show them. They replace the tool's result
+        with a handle, a link or questions.
 
         Args:
             declared: The client's capabilities. There are no such channels for a client that can show links.
             knows_user: True if the server knows the user, so that only this user can open a link.
         """
-        # Other clients get the channels of a first request that arrives without an open connection.
+        # Choose the channels of other clients as for a first request that has no open connection.
         if _declares_links(declared):
             return Channels()
         return self.channels(declared, asked=0, knows_user=knows_user, is_live=False)
@@ -146,7 +146,7 @@ class ServerChannels:
 
 
 class ChannelClient(RequestClient):
-    """Client with adjusted capabilities: a page may ask its user, or the server may not use its forms."""
+    """Client with changed capabilities, because a page can ask its user, or the server does not use its forms."""
 
     __slots__ = ("_channels", "_server_channels")
 

@@ -3,8 +3,8 @@ channel.
 
 The call becomes an entry in the task store, and workers run its later legs, as they do for a task. The client receives
 a page address, either in a URL mode question or in a result. For a model, the result contains the questions themselves.
-A local page opens without the client, which receives a handle. When the client asks again, it receives the call's
-result.
+For a local page, the server opens the browser itself, and the client receives only a handle. When the client asks
+again, it receives the call's result.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _USER_UNKNOWN: Final = (
 
 
 class _ChannelPart(LegPart):
-    """Leg part that gives the leg's client the capabilities that the channels allow."""
+    """Leg part that adapts the client's capabilities to the channels."""
 
     def __init__(self, served: OpenLeg, channels: ServerChannels) -> None:
         self._served = served
@@ -213,7 +213,7 @@ class StoredCalls(LegExtension):
         return self._channels.has_results and _may_ask(function)
 
     def _channels_of(self, record: RequestRecord) -> Channels:
-        """Return the channels, other than forms, that a request's questions may take."""
+        """Return the channels, other than forms, on which a request's questions may be asked."""
         ctx = record.context
         asked = record.journal.round if record.journal is not None else 0
         return self._channels.channels(
@@ -232,7 +232,7 @@ class StoredCalls(LegExtension):
 
     @contextmanager
     def _explaining(self, ctx: Request) -> Generator[None]:
-        """If a client cannot be asked, tell it in the error why a page cannot ask its user either."""
+        """If a client cannot be asked, add to the error why a page cannot ask its user either."""
         try:
             yield
         except MCPError as error:
@@ -249,21 +249,23 @@ class StoredCalls(LegExtension):
             raise MCPError(code=error.error.code, message=message, data=error.error.data) from error
 
     async def serve(self, call: ClientCall, proceed: Proceed) -> ServedEnd | dict[str, Any]:
-        """Serve one client request. If the call is stored, return the reply to its client instead of the leg's end.
+        """Serve one client request. If the call is stored, return the reply to its client; otherwise, return the leg's
+        end.
 
         Raises:
             MCPError: The tool raised a protocol error, the client cannot be asked, or the store cannot be used.
         """
         record = call.record
         if self._legs.parts.effects.dry_run is not None:
-            # A dry run must not touch the store, which may hold the call that it rehearses.
+            # A dry run must not touch the store, because the call that it rehearses may be stored there.
             return await proceed()
         is_retry = is_retry_era(record.context.protocol_version)
         journal = record.journal if is_retry else None
         if journal is not None and (reply := await self._reply(record, journal)) is not None:
             return reply
         channels = self._channels_of(record)
-        # Live clients are asked over their connection. The probe of `roundtrip doctor` tests whether that works.
+        # Live clients are asked over their connection. `roundtrip doctor` tests this with live calls to its probe, so
+        # do not store them.
         may_store = is_retry or (call.name != PROBE_TOOL and (channels.may_store or self.inbox is not None))
         if may_store:
             if journal is None and (reply := await self._same_call(call)) is not None:
@@ -289,8 +291,7 @@ class StoredCalls(LegExtension):
         try:
             view = await self._book.find(journal.call_id)
         except LedgerDown as error:
-            # If the client answers the questions that it was asked by form, its call is not stored and does not need
-            # the store.
+            # A call whose questions the client answers in forms is not stored, so it does not need the store.
             if not sent or not journal.asked.keys() >= sent.keys():
                 raise waiting_calls.out_of_reach(error) from error
             return None
@@ -362,10 +363,10 @@ class StoredCalls(LegExtension):
     ) -> tuple[str, ...]:
         """Return the labels that a call shares with equal calls; none if no other request may resume the call.
 
-        Calls by unknown users have no labels. Their handle is their only secret, and another caller who made an equal
-        call would receive the handle. A local page is an exception, because a stdio process has only one client. On a
-        server without approvals, calls by clients that show links have no labels either. A client that shows forms gets
-        different labels, so it does not resume a call that another client left waiting on a page.
+        Calls by unknown users have no labels. Only the handle protects such a call, and with labels, another caller
+        could receive the handle by making an equal call. A local page is an exception, because a stdio process has only
+        one client. On a server without approvals, calls by clients that show links have no labels either. A client that
+        shows forms gets different labels, so it does not resume a call that another client left waiting on a page.
         """
         params, protection = ctx.params or {}, self._legs.parts.protection
         if params.get("name") == CONTINUE_TOOL:
@@ -387,7 +388,7 @@ class StoredCalls(LegExtension):
         )
 
     async def _store(self, call: ClientCall, end: Suspended) -> dict[str, Any]:
-        """Store a call that asks, and return the reply to its client.
+        """Store a call that asks questions, and return the reply to its client.
 
         Raises:
             MCPError: The store cannot be used. The client may try again.
@@ -491,8 +492,7 @@ class StoredCalls(LegExtension):
         Args:
             handle: The call's handle.
             answers: A model's answers to the call's questions.
-            ctx: The client's request. Through it, the client is asked the questions that only client software can
-                answer.
+            ctx: The client's request. It also carries the questions that only client software can answer.
         """
         principal = self._legs.parts.protection.principal(ctx.request_context)
         call_id, secret = split_id(handle)

@@ -77,7 +77,7 @@ class CallsOfSite:
             is_new = self._book.clock() - entry.updated < _NEW_SECONDS
             return calls.WorkingPage(1) if is_new else calls.WorkingPage()
         decisions: tuple[ShownDecision, ...] = ()
-        # Only the caller sees decisions, because the reason for a decision may concern a person.
+        # Only the caller sees decisions, because the reason for a decision may be personal.
         if self._knows_readers:
             decisions = _shown_decisions(content)
         has_failed = entry.state is not StoredState.COMPLETED
@@ -122,7 +122,7 @@ class CallsOfSite:
                 await next_change()
 
     async def refuse(self, view: StoredView, action: str) -> None:
-        """Decline or cancel a page's open questions. If no question is open, do so with the next questions."""
+        """Decline or cancel a page's open questions, or the next ones if no question is open."""
 
         def refuse(entry: CallEntry, now: float) -> None:
             if entry.has_ended:
@@ -184,7 +184,7 @@ class StoredPages(QuestionPages):
             server.custom_route(route.path, methods=["GET", "POST"], include_in_schema=False)(self.respond)
 
     async def _reader(self, request: Request) -> str | Response | None:
-        """Return the page's reader, written like a principal."""
+        """Return the page's reader, in the form of a principal."""
         authenticate = self._settings.authenticate
         reader = await authenticate(request) if authenticate is not None else None
         return compact_json(principal_components(reader)) if isinstance(reader, AccessToken) else reader

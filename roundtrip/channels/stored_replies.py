@@ -86,7 +86,7 @@ def ended(view: StoredView) -> dict[str, Any]:
 
 
 def unknown_tool(view: StoredView) -> dict[str, Any]:
-    """Return the reply to a request that may not see the call's tool. An unknown tool gets the same reply."""
+    """Return the reply to a request from which the call's tool is hidden. An unknown tool gets the same reply."""
     return _text_reply(str(UnknownTool(view.entry.tool)), is_error=True)
 
 

@@ -1,4 +1,4 @@
-"""Waiting calls: stored calls that a client's request finds, waits for, and brings answers to.
+"""Waiting calls: client requests find stored calls, wait for them, and pass answers to them.
 
 Models repeat a tool call while it waits, and hosts send equal calls at the same time. All equal calls get one handle.
 """
@@ -65,8 +65,8 @@ class EqualCalls:
             user: The user.
             params: The request's parameters.
             version: The tool's version.
-            showing: How the client shows questions. Clients that show them differently share a call only while it waits
-                for an approval.
+            showing: How the client shows questions. Clients that show questions differently share a call only while it
+                waits for an approval.
         """
         called: list[Any] = [user, params.get("name"), version, params.get("arguments") or {}]
         text = json.dumps([*called, *([showing] if showing else [])], sort_keys=True).encode("utf-8", "surrogatepass")
@@ -208,7 +208,7 @@ class WaitingCalls:
         return await self.view(call_id)
 
     async def take_from_client(self, view: StoredView, responses: Mapping[str, Any]) -> None:
-        """Pass on the client's answers, but only to questions that only client software can answer.
+        """Pass the client's answers to those questions that only client software can answer.
 
         Raises:
             MCPError: The store cannot be used.
@@ -224,7 +224,7 @@ class WaitingCalls:
         """Pass a model's answers to a call.
 
         Raises:
-            AnswersRefused: The model may not answer one of these questions.
+            AnswersRefused: One of these questions is not for a model.
             AnswersInvalid: An answer is invalid.
             MCPError: The store cannot be used.
         """
@@ -234,8 +234,8 @@ class WaitingCalls:
     async def _take(
         self, call_id: str, choose: Callable[[CallContent], Mapping[str, Any]], *, by_model: bool = False
     ) -> bool | None:
-        """Give a call the answers that `choose` returns for the call's content. Return True if the call accepted any
-        answer.
+        """Give a call the answers that `choose` returns for the call's content. Return True if the call accepted at
+        least one answer.
         """
 
         def take(entry: CallEntry, now: float) -> bool:

@@ -64,7 +64,7 @@ class Fork:
     reason: str = ""
     result: BaseModel | None = None
     unused: list[str] = field(default_factory=list[str])
-    """The names for which the fork has an answer although no question with this name was asked."""
+    """Names of the fork's answers whose questions were never asked."""
     differs: str = ""
     """Why the current code does not reach the round as recorded; empty if it reaches the round."""
 

@@ -95,7 +95,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
         NotReplayable: A scripted user cannot repeat the call.
     """
     if call.is_task and any(not round_.questions and round_.by == "body" for round_ in call.client_rounds):
-        raise NotReplayable("its task waited for a time or a signal, which a scripted user cannot provide")
+        raise NotReplayable("its task slept or waited for a signal, which a test cannot repeat")
     if call.ending is RoundEnding.WAITS and not call.is_task:
         # In the live era, the second question is sent only after the user has answered the first.
         eras = ("retry",)
@@ -138,7 +138,7 @@ def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
         raise NotReplayable(f"{state}; choose a call that ran to its end")
     approved = [place for place, round_ in enumerate(call.rounds) if round_.approvals]
     if approved and not call.is_task and any(round_.questions for round_ in call.rounds[approved[0] :]):
-        raise NotReplayable("a question was asked on a page after an approval, but transcripts do not record that")
+        raise NotReplayable("a page asked a question after an approval, and transcripts do not record such pages")
     answers = [answer for round_ in call.client_rounds for answer in round_.answers.values()]
     if any(answer.action is None for answer in answers):
         raise NotReplayable(
@@ -272,7 +272,7 @@ def _approvers(call: RecordedCall) -> list[str]:
     for round_ in call.rounds:
         for key, decision in round_.decisions.items():
             if decision.outcome == "expired":
-                raise NotReplayable("an approval expired, and a test would have to wait for the same time")
+                raise NotReplayable("an approval expired, and a test would have to wait just as long")
             word = "approve" if decision.outcome == "approved" else "reject"
             verdict: JsonValue = word if decision.reason is None else [word, decision.reason]
             by = str(round_.approvals[key].by)

@@ -47,7 +47,7 @@ _HOW_TO_REVEAL: Final = (
 )
 
 _UNREPEATABLE: Final = frozenset({"CancelledError", ToolTimedOut.__name__, QuestionVolatile.__name__})
-"""Errors that depend on time, and so may not occur in a replay."""
+"""Errors that depend on time, and therefore might not occur in a replay."""
 _MAX_NAMED_LEGS: Final = 5
 
 
@@ -139,12 +139,12 @@ class RecordedRound:
     """The step results and `remember=True` values that were fixed before this round, if recorded."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
     approvals: Mapping[str, SeenQuestion] = field(default_factory=dict[str, SeenQuestion])
-    """The approvals for which the call waited. Such a round has no questions."""
+    """The approvals for which the call waited. A round with approvals has no questions."""
     decisions: dict[str, Decision] = field(default_factory=dict[str, Decision])
 
 
 class RoundEnding(Enum):
-    """A call's ending after its last round."""
+    """How a call ended after its last round."""
 
     BODY = "body"
     DECLINED = "declined"
@@ -244,7 +244,7 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
 
 
 def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
-    """Return one serving for each leg: the serving whose result the client used."""
+    """Return one attempt for each leg: the attempt whose response the client acted on."""
     chain = call.chain
     legs = {serving.leg for serving in chain}
     missing = max(legs) - len(legs)
@@ -257,10 +257,10 @@ def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
         last = chain[-1].leg
         if whole:
             raise NotReplayable(
-                f"leg {last} was answered by the ledger, and the leg that ran the body is not in these transcripts; "
+                f"leg {last} got its result from the ledger, and these transcripts do not show how its body ran; "
                 "pass the files of all instances"
             )
-        # Check only the answers before this leg. The transcript does not show what the answers on this leg caused.
+        # Check only the answers before this leg, because the transcript does not show the effect of this leg's answers.
         return chain[:-1]
     return chain
 

@@ -40,7 +40,7 @@ from roundtrip.trace.writing.tracers import Tracers
 from roundtrip.tracing import Beginning, DeclinedFact, Raised, TokenRejection, Unfailing, Wrote
 
 Bodies = Literal["stop", "repeat", "to_step", "run"]
-"""Where a leg that reaches its body ends: before the body, at the first step without a result, or after the body.
+"""Where to end a leg that reaches its body: before the body, at the first step without a result, or after the body.
 
 `repeat` acts like `to_step`, but is for a leg that has run before. `to_step` does not run a body that must run only
 once.
@@ -66,21 +66,23 @@ class End(Enum):
 
 
 class _BodyReached(MCPError):
-    """Ends a leg before its body begins. This is an `MCPError`, because any other exception would be converted."""
+    """Raised to end a leg before its body begins. This is an `MCPError`, because any other exception would be
+    converted.
+    """
 
     def __init__(self) -> None:
         super().__init__(code=INTERNAL_ERROR, message="this is a rehearsal; the body does not run")
 
 
 class _StepReached(BaseException):
-    """Ends a leg before a step. This is not an `Exception`, because the author's code around the step could catch an
-    `Exception`.
+    """Raised to end a leg before a step. This is not an `Exception`, because the author's code around the step could
+    catch an `Exception`.
     """
 
 
 @dataclass(slots=True)
 class RehearsedLeg(Unfailing):
-    """Result of one leg, and the tracer that observes this leg.
+    """Tracer that observes one leg, and contains the leg's result.
 
     The tracer ends the leg by raising an exception, so it must not be wrapped in a guard that catches exceptions.
     """
@@ -166,7 +168,7 @@ _END_BY_EVENT: Final = {
 
 
 class _BodyStop(LegPart):
-    """Leg part that stops a leg before its body."""
+    """A leg part that ends the leg before its body."""
 
     replaces_body = True
 
@@ -195,8 +197,7 @@ class Rehearsal(LegExtension):
         self.journal = journal
         self.rehearsed = RehearsedLeg(decided=decisions, bodies=bodies)
         """The last request's result."""
-        # Give every leg new effects: claims from one leg must not affect the next leg, which may come earlier in the
-        # call.
+        # Legs are not rehearsed in order, so each leg needs new effects and must not see another leg's claims.
         self._effects.use(Effects(None, Tracers((self.rehearsed,)), InMemorySubscriptionBus(), dry_run=self.rehearsed))
 
     @override

@@ -1,4 +1,4 @@
-"""Rehearsal of single legs through a real client. The client declares the recorded client's capabilities."""
+"""Rehearsal of single legs through a real client. The client declares the same capabilities as the recorded client."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

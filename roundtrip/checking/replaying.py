@@ -41,8 +41,8 @@ class Replay:
         self._now = now
 
     def find_record(self, waiting: PendingQuestion, recorded: Mapping[str, T]) -> T | None:
-        """Return the record of a question that is asked again. Look for any of the question's names; return None if no
-        name is recorded.
+        """Return the record of a question that is asked again. Look under all of the question's names; return None if
+        none of them is recorded.
         """
         return next((recorded[name] for name in names_of(waiting) if name in recorded), None)
 
@@ -74,7 +74,7 @@ class Replay:
             end=self._now + _MAX_AGE_SECONDS,
             leg=round_.leg,
             round=round_.number,
-            # The name must differ from the current build, which did not ask these questions.
+            # This must differ from the current build's name, because the current build did not ask these questions.
             build=f"{self.call.build}, recorded",
             version=self.call.version,
             entries={
@@ -90,7 +90,7 @@ class Replay:
         )
 
     async def play_leg(self, journal: Journal | None, answers: Sequence[Answer]) -> RehearsedLeg:
-        """Play one leg. Also play the next leg if this leg only gives the call a token, as for an exactly-once tool."""
+        """Play one leg. If it only gives the call a token, as for an exactly-once tool, also play the next leg."""
         leg = await self.server.play_leg(self.call, journal, answers, self.decisions, self.bodies)
         if leg.end is End.ASKS and not leg.questions and not leg.approvals:
             leg = await self.server.play_leg(self.call, leg.journal, (), self.decisions, self.bodies)
@@ -110,7 +110,7 @@ class Replay:
                 self.decisions[waiting.key] = ApprovalState("recorded", waiting.question.message.hex(), decision)
         pairs = [(waiting, self.find_record(waiting, before.answers)) for waiting in leg.questions]
         answers = [replace(answer, question=SeenQuestion.of(waiting)) for waiting, answer in pairs if answer]
-        # If steps run on this leg, their results were recorded with the round that this leg asks.
+        # Results of steps on this leg were recorded with the next round.
         computed = {key: Computed(value) for key, value in asked.computed.items()}
         journal = replace(leg.journal, computed=computed) if leg.journal is not None else None
         return await self.play_leg(journal, answers)
@@ -133,7 +133,7 @@ def obstacle_at(round_: RecordedRound) -> str | None:
     if round_.by == "author":
         return "its function builds its questions by hand, so the answers are not recorded"
     if round_.by == "body" and not round_.questions and not round_.approvals:
-        return "its task waited for a time or a signal, which a replay cannot repeat"
+        return "its task slept or waited for a signal, which a replay cannot repeat"
     return None
 
 

@@ -61,7 +61,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The round from which on a call differs from its record."""
+    """The first round at which a call differs from its record."""
 
     round: int
     """The number of the round that differs. If this round was not recorded, the number that it would have had."""
@@ -70,7 +70,7 @@ class Divergence:
 
     @property
     def gist(self) -> tuple[object, ...]:
-        """Return a key for comparison. It is equal for legs that show the same divergence."""
+        """Return a key for comparison. Legs that show the same divergence have the same key."""
         expected, actual = self.expected.keys, self.actual.keys
         return expected - actual, actual - expected, "" if actual else self.actual.text
 

@@ -57,8 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # The pipe's reader has closed it (`| head`). Redirect the output, so that the flush at exit does not fail
-        # again.
+        # The program that reads the output has closed the pipe, as `head` does. Redirect the output, so that the flush
+        # at exit does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
 
@@ -75,7 +75,7 @@ def make_parser() -> OptionsAnywhere:
 
 
 class _Version(Action):
-    """Action that prints the version. The version is looked up only when this option is used, because that is slow."""
+    """Action that prints the version. Looking up the version is slow, so it happens only when this option is used."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
         from importlib.metadata import version

@@ -13,7 +13,7 @@ from roundtrip.cli.parsing import OptionsAnywhere
 
 _PACKAGE: Final = __name__.rpartition(".")[0]
 _WRAPPED_LINE_CHARS: Final = 90
-"""A help line of at least this length was wrapped by its author, so it continues on the next line."""
+"""If a line of a help text has at least this length, the next line continues it."""
 
 
 def load_and_run(arguments: Namespace) -> int:
@@ -27,22 +27,22 @@ class Command(NamedTuple):
     description: str
     configure: Callable[[OptionsAnywhere], None]
     epilog: str = ""
-    """Text below the help for the arguments. If there is an epilog, paragraphs and tables in it and in the description
-    are kept.
+    """Text that the help shows below the arguments. If there is an epilog, the help keeps the paragraphs and tables in
+    the epilog and the description.
     """
     run: Callable[[Namespace], int] = load_and_run
     """The function that runs the command, and returns the exit code."""
 
 
 class CommandFailed(Exception):
-    """The command cannot run. The message has the reason and the fix."""
+    """The command cannot run. The message gives the reason and a fix."""
 
     exit_code = 2
 
 
 @contextmanager
 def report_errors(*errors: type[Exception], about: str = "") -> Generator[None]:
-    """Turn errors in the block into a `CommandFailed`. If the error is an `OSError`, the message omits its number.
+    """Turn errors in the block into a `CommandFailed`. The message omits the number of an `OSError`.
 
     Args:
         errors: The exception types to convert.

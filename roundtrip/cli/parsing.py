@@ -70,7 +70,7 @@ def add_target(parser: "OptionsAnywhere", **options: Any) -> None:
 
 
 def add_server(parser: "OptionsAnywhere", use: str = "", *, required: bool = True) -> None:
-    """Add `--server`. Its help text begins with `use`."""
+    """Add `--server`, with `use` as the first part of its help text."""
     parser.add_option("--server", TARGET, f"{use}{TARGET_HELP}", required=required)
 
 
@@ -95,7 +95,7 @@ def add_call(parser: "OptionsAnywhere") -> None:
 
 def add_files(parser: "OptionsAnywhere") -> None:
     """Add the transcript arguments, which must come last."""
-    # The default is set, because argparse would otherwise report the files as required.
+    # Without a default, argparse would report the files as required.
     parser.add_argument(
         "files",
         nargs="*",
@@ -129,7 +129,7 @@ def add_settings(parser: "OptionsAnywhere", flags: Mapping[str, str], *, switche
         parser: The command's parser.
         flags: Maps each flag's usage to its help text. The usage is `--port N`, or `--name NAME ...` for a list. The
             parser stores a list under the flag's plural, `names`.
-        switches: Flags without a value that also have no `--no-` form.
+        switches: Flags that take no value and have no `--no-` form.
     """
     for usage, text in flags.items():
         flag, *value = usage.split()
@@ -253,14 +253,14 @@ class OptionsAnywhere(ArgumentParser):
         return next(filter(None, (_suggestion(word, spellings, dashes="--") for word in named)), "")
 
     def _is_unknown(self, word: str) -> bool:
-        """Return True if a word is a long option that the parser knows neither in full nor as an abbreviation."""
+        """Return True if a word is a long option that the parser does not know, even as an abbreviation."""
         name = word.partition("=")[0]
         return name.startswith("--") and not any(option.startswith(name) for option in self._option_string_actions)
 
 
 def _suggestion(word: str, choices: Iterable[str], *, dashes: str = "") -> str:
     """Return a suggestion with the most similar known word, or an empty text."""
-    # Imported on use, because only mistakes need this module.
+    # Imported on use, because this module is needed only for suggestions.
     from difflib import get_close_matches
 
     matches = get_close_matches(word, list(choices), n=1)

@@ -1,9 +1,9 @@
 """Answers to a server's questions. They come from a file (`--answers FILE`), or from the person at the terminal.
 
 The file contains one object that maps question names to answers, or a list of objects. Each object in the list has an
-`answer`. It can also have a `name` and a `message`, which is a regular expression. An entry that has neither answers
-the next question that no other entry matches. In the live era, names are not on the wire, so an entry with a `name` and
-no `message` also answers the next question.
+`answer`. It can also have a `name` and a `message`, which is a regular expression. If an entry has no name and no
+message, it answers the next question that no other entry matches. In the live era, names are not sent, so an entry that
+has only a `name` also answers the next question.
 """
 
 import json
@@ -48,7 +48,7 @@ _ENTRY_KEYS: Final = frozenset({"name", "message", "answer"})
 _MAX_NAMED_FIELDS: Final = 10
 _MAX_FIELD_CHARS: Final = 60
 _APPROVAL_PREFIX: Final = "This waits for an approval by "
-"""Prefix of the message for a page that does not ask a question, but shows who must approve."""
+"""A page's message begins with this prefix if the page asks nothing, but shows who must approve."""
 _MAX_MESSAGE_CHARS: Final = 80
 
 _AskingParams = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams
@@ -65,7 +65,7 @@ class _AnswerEntry:
 
 
 class AnswerFile:
-    """The answers in one file. An entry that answers the next question, without matching it, is used only once."""
+    """The answers in one file. An entry that simply answers the next question is used only once."""
 
     def __init__(self, entries: list[_AnswerEntry]) -> None:
         self._entries = entries
@@ -142,7 +142,7 @@ class Answerer:
         self._lock = anyio.Lock()
         self._is_waiting_for_approval = False
         self.declined = False
-        """True once a question was declined or cancelled."""
+        """True once a question has been declined or cancelled."""
 
     async def answer(self, request: InputRequest, *, key: str | None = None) -> InputResponse | ErrorData:
         """Answer one question. If a question for a model is declined, return an error.

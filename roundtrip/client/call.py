@@ -293,14 +293,14 @@ class _Caller:
 
     @property
     def _advice(self) -> str:
-        """Return advice about the unfinished call, in words that can end a sentence."""
+        """Return advice about the unfinished call, to append to an error message."""
         if self._task_leg is not None:
             return "; use --task to continue the task"
         return "; the call may have run, so check its effects before you repeat it" if self._was_sent else ""
 
 
 class _TimeLimit:
-    """A time limit for the server's responses. It does not count the time in which the user answers."""
+    """A time limit for the server's responses. The time that the user takes to answer does not count."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = math.inf if seconds is None else seconds

@@ -170,8 +170,8 @@ async def drive(
         send: A function that sends one leg.
         answer: A function that answers one round.
         max_rounds: The maximum number of rounds to answer.
-        max_pause: The maximum pause before the next leg if a round has no questions. If it is None, such a round is
-            treated like any other.
+        max_pause: The maximum pause before the next leg if a round has no questions. If it is None, a round without
+            questions is treated like all other rounds.
 
     Returns:
         The final result, or the last round if it was not answered.
@@ -195,7 +195,7 @@ async def drive(
 def callbacks(
     answer: AnswerLive, *, elicit: bool = True, sample: bool = True, list_roots: bool = True
 ) -> dict[str, Any]:
-    """Return callback arguments for `mcp.Client`. To answer live questions, all callbacks use the same function.
+    """Return callback arguments for `mcp.Client`. All callbacks answer live questions with the same function.
 
     The client declares a capability for each callback.
 
@@ -243,7 +243,8 @@ async def within(
     *,
     scope: AbstractContextManager[Any] | None = None,
 ) -> T:
-    """Run a function inside a connection. Raise its error, not the exception groups that transports add.
+    """Run a function inside a connection. If the function fails, raise its error without the exception groups that
+    transports add.
 
     Args:
         connection: A context manager that connects and disconnects.

@@ -1,4 +1,4 @@
-"""The person at a terminal, to whom forms, pages and messages are shown, and who types the answers."""
+"""The person at a terminal, who reads forms, pages and messages, and types the answers."""
 
 import webbrowser
 from collections.abc import Mapping
@@ -153,7 +153,7 @@ def show_page(terminal: Terminal, page: ElicitRequestURLParams) -> None:
 
 
 def can_be_opened(url: str) -> bool:
-    """Return True if a browser may open a URL. It must be http(s), with a host and without invisible characters."""
+    """Return True if a browser may open a URL. The URL must be http(s), with a host and no invisible characters."""
     if printable(url) != url or "\\" in url or any(char.isspace() for char in url):
         return False
     try:

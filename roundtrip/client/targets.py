@@ -91,7 +91,7 @@ class Target:
 
     @property
     def status_text(self) -> str:
-        """Return the last HTTP error status and advice, in words that can end a sentence; "" if there was no error."""
+        """Return the last HTTP error status and advice, to append to an error message; "" if there was no error."""
         if self.status is None:
             return ""
         return f" (HTTP status {self.status}{_ADVICE.get(self.status, '')})"
@@ -104,7 +104,7 @@ class Target:
     async def connect(self, terminal: Terminal) -> AsyncGenerator[Any]:
         """Open a connection's two streams. If the target is a command, show its standard error."""
         if self.url is not None:
-            # Do not set a read timeout. The caller limits the wait, and does not count the time that a person takes.
+            # Do not set a read timeout. The caller limits the wait, except while a person answers.
             timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None)
             async with (
                 httpx2.AsyncClient(
@@ -138,7 +138,7 @@ class Target:
 
 
 def target_of(text: str, headers: Sequence[str] = ()) -> Target:
-    """Parse a target. It is an http(s) address, or a command, which is split as a shell would split it.
+    """Parse a target, which is an http(s) address or a command. A command is split as a shell would split it.
 
     Raises:
         CallFailed: The text is neither an address nor a command, or a header is invalid.

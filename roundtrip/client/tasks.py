@@ -85,7 +85,7 @@ class TasksExtension(ClientExtension):
 
 
 async def _resolve(handle: Result, context: ClaimContext) -> CallToolResult:
-    raise AssertionError("`follow` must send calls that may become tasks")
+    raise AssertionError("a call that may become a task must be sent by `follow`")
 
 
 class TaskRequests:
@@ -125,13 +125,13 @@ async def follow(
     seen: Callable[[RemoteTask], None],
     pace: float | None = None,
 ) -> LegResult:
-    """Send one leg. If its call is a task or becomes a task, poll the task until it asks questions or ends.
+    """Send one leg. If the call is or becomes a task, poll the task until it asks questions or ends.
 
     Args:
         session: The session.
         leg: The leg. If it continues a task, its answers are sent to the task.
-        send: A function that sends a leg. It is used if the leg does not continue a task, and may return a task handle.
-        seen: A function that receives the polled task after each poll.
+        send: A function that sends a leg that does not continue a task. It may return a task handle.
+        seen: A function that receives the task's state after each poll.
         pace: Seconds between polls. The default is the server's poll interval.
 
     Returns:

@@ -56,12 +56,11 @@ class Terminal:
         return line
 
     async def _next_line(self) -> str | None:
-        # If a question was cancelled, a thread is still waiting for its answer. In this case, use that thread to read
-        # this line.
+        # A cancelled question's thread still waits for a line. If there is such a thread, it reads this line.
         if self._pending_line is None:
             self._pending_line = Future()
             self._pending_line.set_running_or_notify_cancel()
-            # Use a daemon thread, because at exit the process would wait for a worker thread of the event loop.
+            # Use a daemon thread. At exit, the process would wait for a worker thread from the event loop.
             Thread(target=_read_line, args=(sys.stdin.fileno(), self._pending_line), daemon=True).start()
         line = await asyncio.wrap_future(self._pending_line)
         self._pending_line = None
@@ -80,8 +79,8 @@ def console_on(terminal: TextIO, *, force_terminal: bool | None = None, width: i
 
 
 def _read_line(source: int, line: "Future[str | None]") -> None:
-    # Do not read through `sys.stdin`. If a daemon thread held its lock, the interpreter could not shut down. Read one
-    # byte at a time, because the bytes after the line belong to later lines.
+    # Do not use `sys.stdin`: if a daemon thread held its lock, the interpreter could not shut down. Read one byte at a
+    # time, because the bytes after the line belong to later lines.
     read = bytearray()
     while not read.endswith(b"\n"):
         try:

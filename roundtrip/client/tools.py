@@ -220,7 +220,7 @@ def _resource_text(resource: TextResourceContents | BlobResourceContents) -> str
 
 
 def _with_tabs(text: str) -> str:
-    """Return text that is safe to print. Keep its tabs, because they align text on standard output."""
+    """Return text that is safe to print. Keep tab characters, because they align text on standard output."""
     return "\t".join(printable(part, keep_newlines=True) for part in text.split("\t"))
 
 

@@ -105,8 +105,8 @@ class PostgresConnections:
     async def _run_uncancelled(
         self, work: Callable[[], Coroutine[Any, Any, T]], drop: Callable[[T], object] | None = None
     ) -> T:
-        """Run work in a separate task. Cancelling the caller does not cancel the work, because that would break the
-        connection.
+        """Run work in a separate task. If the caller is cancelled, the work continues, because interrupted work would
+        break the connection.
 
         Args:
             work: The work to run.

@@ -1,7 +1,7 @@
 """Redis and Valkey connections: a small pool for each event loop, kept open between uses.
 
-In redis-py's client, a command takes several times as long as in the server and the socket together. So this module
-uses only redis-py's connections. Every failure raises `RedisDown` within the timeout.
+redis-py's client spends several times as long on a command as the socket and the server together. So this module uses
+only redis-py's connections. Every failure raises `RedisDown` within the timeout.
 """
 
 import asyncio
@@ -98,14 +98,14 @@ class RedisConnections:
 
     @asynccontextmanager
     async def subscribed(self, channel: str) -> AsyncGenerator[AsyncGenerator[bytes | None]]:
-        """Subscribe to a channel and yield its messages. The iterator yields None when no further message has arrived
-        yet.
+        """Subscribe to a channel and yield its messages. The iterator yields None after the last message that has
+        arrived so far.
 
         After `_QUIET_SECONDS` without a message, the subscriber pings Redis.
 
         Raises:
-            RedisDown: Redis cannot be reached or does not answer a ping. Code in the block that reads messages may also
-                get this error.
+            RedisDown: Redis cannot be reached or does not answer a ping. Reading the messages may also raise this
+                error.
         """
         connection = self._pool.make_connection()
         try:

@@ -1,3 +1,3 @@
-"""The demo: three stateless instances handle one order. They share only a key, and each leg is served by another
+"""The demo: three stateless instances handle one order. They share only a key, and each leg is served by a different
 process.
 """

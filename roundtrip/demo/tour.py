@@ -62,7 +62,7 @@ def tour(person: PersonAtTerminal | None = None) -> bool:
     """Send an order through the fleet, and print the state changes on each leg.
 
     Args:
-        person: The user who answers the questions; None to use scripted answers.
+        person: The user who answers the questions; if it is None, scripted answers are used.
 
     Returns:
         True if the order was placed, and each leg was served by a new process.
@@ -82,8 +82,8 @@ def tour(person: PersonAtTerminal | None = None) -> bool:
 
 
 class _Order:
-    """One order. Each leg goes to the next instance. An instance that has already served a leg first gets a new
-    process.
+    """One order. Each leg goes to the next instance. If that instance has already served a leg, its process is replaced
+    first.
     """
 
     def __init__(self, instances: Sequence[DemoInstance], person: PersonAtTerminal | None) -> None:

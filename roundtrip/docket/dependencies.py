@@ -47,7 +47,7 @@ class _LegTimeout(Timeout):
     _clock: LegClock | None = None
 
     def begin(self, clock: LegClock) -> None:
-        """Start the timeout. `clock` limits the body."""
+        """Start the timeout, which `clock` enforces."""
         self._clock, clock.restarted = clock, self.start
         self.start()
 

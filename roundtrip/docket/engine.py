@@ -50,7 +50,7 @@ _SEND_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 2.0
 _DRAIN_SECONDS: Final = 10.0
-"""The seconds that legs have to finish when a worker stops that was started by Docket's command line."""
+"""Seconds that running legs may take to finish when `docket worker` stops."""
 
 TaskFunction = Callable[..., Awaitable[None]]
 WorkedBy = Callable[[], AbstractAsyncContextManager[CallWorker]]
@@ -60,7 +60,7 @@ class DocketEngine:
     """Task engine for fleets: Docket delivers a server's tasks to workers. Use it as
     `Server(task_engine=DocketEngine(url))`.
 
-    The server's ledger still stores the tasks, and all workers must reach it. Docket only gets call ids. Docket
+    The server's ledger still stores the tasks, and all workers must reach it. Docket receives only call ids. Docket
     unpickles what it reads from its Redis server. So anyone who can write to this Redis server can run any code in all
     processes that use it.
 
@@ -153,8 +153,8 @@ class DocketEngine:
             await sender.stop()
 
     def _report_write(self, entry: CallEntry) -> None:
-        """Report a write to this event loop's sender. If the loop has no sender, the sweep of another process will find
-        the task.
+        """Tell this event loop's sender that a write happened. If the loop has no sender, the sweep of another process
+        will find the task.
         """
         sender = self._senders.get(asyncio.get_running_loop())
         if sender is not None:
@@ -186,7 +186,9 @@ class DocketEngine:
 
 
 class _SendingCalls:
-    """Task store that reports this process's writes to a sender. The sender sends tasks that become due to Docket."""
+    """Task store that tells a sender about each write in this process. The sender tells Docket about each task that
+    becomes due.
+    """
 
     def __init__(self, store: CallStore, report_write: Callable[[CallEntry], None]) -> None:
         self._store = store
@@ -262,7 +264,7 @@ class _Sender(_DocketLink):
         self._work = begin_work(self._use_forever(), "send due tasks to Docket")
 
     def report_write(self, entry: CallEntry) -> None:
-        """Send a task if it is due. If the task waits for a time, check it again at that time."""
+        """Send a task if it is due. If the task becomes due later, check it again then."""
         if entry.state is StoredState.DUE:
             self._due[entry.call_id] = entry.epoch
             self._wake_event.set()
@@ -280,7 +282,7 @@ class _Sender(_DocketLink):
         await self._sweep.close()
 
     async def _check_tasks(self, calls: Sequence[str]) -> None:
-        """Make tasks due if the time they wait for has come. Resend due tasks if their message was lost."""
+        """Make waiting tasks due when their time has come. Resend due tasks if their message was lost."""
         is_more = False
         # Start at a random task, because other processes look at the same tasks.
         start = int.from_bytes(self._system.entropy(2)) % max(1, len(calls))
@@ -327,7 +329,7 @@ class _Sender(_DocketLink):
 
 
 async def _placeholder(call_id: str) -> None:
-    """A placeholder. In a worker, the real function has the same name."""
+    """Placeholder with the name of the function that workers run."""
 
 
 class _Receiver(_DocketLink, CallDelivery):

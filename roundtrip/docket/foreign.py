@@ -58,8 +58,7 @@ def fill(signature: FunctionSignature, policies: Mapping[type, object]) -> LegEx
 
 
 def reject(given: Any, subject: str) -> None:
-    """Reject a Docket or FastMCP dependency that is used where roundtrip does not support it. Its class is also
-    rejected.
+    """Reject a Docket or FastMCP dependency, or its class, where roundtrip does not support it.
 
     Raises:
         InvalidSignature: The value is a Docket or FastMCP dependency, or the class of one.
@@ -76,12 +75,12 @@ def reject(given: Any, subject: str) -> None:
         cure = f"use it only as the default of the tool's own parameter: {name.lower()}: {name} = {name}(...)"
     raise InvalidSignature(
         f"{subject} must not have a {'FastMCP' if is_of_fastmcp else 'Docket'} dependency, got {name}(...), which "
-        f"roundtrip does not fill here; {cure}"
+        f"roundtrip cannot fill here; {cure}"
     )
 
 
 def _is_filled(default: Any) -> bool:
-    # A class without parentheses is not filled, and neither is an author's own subclass.
+    # A default that is the bare class (without parentheses), or an instance of an author's own subclass, is not filled.
     kind = cast("type[Any]", type(default))
     return kind.__module__.partition(".")[0] == "docket" and _name_of(kind) in _FILLED
 

@@ -22,7 +22,7 @@ from roundtrip.text import printable
 _MAX_NAME_CHARS: Final = 200
 _MAX_DECLARED_CHARS: Final = 2000
 _HASTY_SECONDS: Final = 0.5
-"""Seconds that a person needs at least to read a form. A faster answer was probably not given by a person."""
+"""Minimum number of seconds that a person needs to read a form. A faster answer was probably not given by a person."""
 
 _PROBES: Final = {
     "form": Elicit("?", bool),

@@ -21,7 +21,7 @@ NAME: Final = "roundtrip-doctor"
 TOOL: Final = "what_can_you_ask"
 
 _MAX_CLIENTS: Final = 1000
-"""Maximum number of clients to remember after they were reported."""
+"""Maximum number of reported clients to remember."""
 _QUESTION: Final = "This is a test by roundtrip doctor. Do you see this form?"
 
 

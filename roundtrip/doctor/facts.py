@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 _MAX_WORD_CHARS: Final = 200
 _MAX_CLOCK: Final = 1e11
-"""The largest time that a report may contain, in seconds since 1970."""
+"""The latest time that a report may contain, in seconds since 1970."""
 _MAX_WORKERS: Final = 1024
 
 _Word = Annotated[str, StringConstraints(max_length=_MAX_WORD_CHARS)]
@@ -58,7 +58,9 @@ class Facts(BaseModel):
     build: _Word
     """A digest of all tools, by which instances can be compared."""
     builds: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
-    """The builds of the tools, with the same names as in traces and tokens. Earlier versions do not report them."""
+    """The builds of the tools, with the same names as in traces and tokens. Earlier versions of roundtrip do not report
+    builds.
+    """
     tools: Annotated[dict[_Word, _Word], Field(max_length=5000)]
     ledger: _Word
     reach: Literal["process", "machine", "fleet"]
@@ -68,7 +70,8 @@ class Facts(BaseModel):
     caller: _Word | None
     """A digest of the principal that the instance sees in the doctor's requests."""
     transport: _Word | None = None
-    """How the instance serves HTTP requests on 2026-07-28, and why. Earlier versions do not report this, so it is None.
+    """How the instance serves HTTP requests on protocol revision 2026-07-28, and why. None if the instance runs an
+    earlier version of roundtrip, which does not report this.
     """
     group: _Word | None = None
     """An ID that is the same for all workers under one `roundtrip serve`."""
@@ -131,14 +134,14 @@ class Obstacle(StrEnum):
     NOT_FOUND = "not-found"
     NOT_MCP = "not-mcp"
     OLD = "old"
-    """The server does not support any revision that returns questions."""
+    """The server does not support any protocol revision in which servers return questions."""
     NO_PROBE = "no-probe"
     STRANGE = "strange"
     """The server has another tool with the probe's name."""
 
 
 class LiveQuestion(StrEnum):
-    """Result of trying to ask a question over a connection on an older protocol revision."""
+    """Result of trying to ask a question on an older protocol revision."""
 
     YES = "yes"
     NO = "no"
@@ -204,7 +207,7 @@ class Observed:
 
     @property
     def announced(self) -> int:
-        """Return how many instances must exist, because the reported worker counts say so."""
+        """Return how many instances there must be, according to the reported worker counts."""
         groups: dict[str, list[ProbedInstance]] = {}
         for name, instance in self.instances.items():
             groups.setdefault(instance.facts.group or f"alone {name}", []).append(instance)

@@ -28,7 +28,7 @@ _MAX_SKEW_SECONDS: Final = SKEW
 _NOTED_SKEW_SECONDS: Final = 5.0
 _SAME_KEYS: Final = "Give all instances the same ROUNDTRIP_KEY_FILE or ROUNDTRIP_KEYS, or the same keys=."
 _NO_WAY_BACK: Final = "no way back"
-"""Part of the error from a server that cannot ask an older client, because no connection can carry the question."""
+"""Part of the error from a server that has no connection over which it can ask an older client."""
 _MAX_NAMED_TOOLS: Final = 5
 _LEDGER_RETRY: Final = "Run this again; the probe sets a limited number of marks per minute."
 _NTP: Final = "Synchronize all machines with NTP (`timedatectl`, `chronyc tracking`)."
@@ -226,7 +226,7 @@ def _clocks(seen: Observed) -> Iterator[_Entry]:
             text = f"{label}'s clock is {_ahead(only.offset, 'this machine')}; one of them is wrong"
             yield Level.NOTE, text, _NTP
         return
-    # Include this machine's clock in the median, because two instances cannot show which clock is wrong.
+    # Include this machine's clock in the median, because two clocks cannot show which of them is wrong.
     truth = median([0.0, *(instance.offset for instance in instances)])
     spread = _spread(instances)
     if spread > _MAX_SKEW_SECONDS:
@@ -281,7 +281,7 @@ def _builds(seen: Observed) -> Iterator[_Entry]:
 
 
 def builds_text(facts: Facts) -> str:
-    """Return the builds that an instance's tools have, with the same names as in traces."""
+    """Return the builds of an instance's tools, named as in traces."""
     builds = [build_text(build) for build in facts.builds or (facts.build,)]
     return f"build{'s' if len(builds) > 1 else ''} {_some(builds)}"
 
@@ -339,7 +339,8 @@ def _tasks(seen: Observed) -> Iterator[_Entry]:
         return
     problems = [*_unread_tasks(seen, reports), *_stuck_tasks(reports)]
     yield from problems
-    # Instances that share a store report the same tasks, so use the report with the most tasks.
+    # Instances that share a store count the same tasks, so do not add up their reports. Use the report with the most
+    # tasks.
     tasks = max((tasks for _, tasks in reports), key=lambda tasks: sum(tasks.states.values()))
     states = ", ".join(f"{number} {state}" for state, number in sorted(tasks.states.items())) or "none"
     first = "" if tasks.is_whole else "only some tasks were counted: "

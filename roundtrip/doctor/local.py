@@ -52,7 +52,7 @@ def _start_instance(target: str) -> "Generator[queue.Queue[str | None]]":
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        # Only the doctor must receive Ctrl-C. It then stops the instances.
+        # Ctrl-C must reach the doctor and no other process. The doctor then stops the instances.
         start_new_session=True,
     ) as process:
         lines: queue.Queue[str | None] = queue.Queue()

@@ -66,7 +66,7 @@ _CALLS_PER_INSTANCE: Final = 6
 _MAX_RESPONSE_BYTES: Final = 8 * 1024 * 1024
 _FIRST_BAD_STATUS: Final = 300
 _MARK_SECONDS: Final = 40.0
-"""Maximum age of a mark for which the doctor still looks. The ledger keeps marks slightly longer."""
+"""Maximum age of the marks that the doctor looks for. The ledger keeps marks slightly longer."""
 _MAX_ROUNDS: Final = 3
 _MAX_DETAIL_CHARS: Final = 300
 _MAX_REVISIONS: Final = 32
@@ -97,7 +97,7 @@ async def observe(targets: Sequence[Target], *, patience: float, expected: int |
     Args:
         targets: The targets. Each must be an address and not a command.
         patience: The time limit for one request, in seconds.
-        expected: The expected number of instances. The search takes longer while some instances are missing.
+        expected: The expected number of instances. The search takes longer if it finds fewer.
     """
     with quiet():
         return await _Observer(targets, patience, expected).observe()
@@ -227,8 +227,8 @@ class _Observer:
             await self._try_calls_within(endpoint)
 
     async def _try_calls_within(self, endpoint: int) -> None:
-        """Send calls to one address, until every instance behind it has started a call that another instance ended, or
-        until a limit is reached.
+        """Send calls to one address until a limit is reached, or until each instance has started a call that another
+        one ended.
         """
         found_instances = set(self._seen.behind(endpoint))
         if len(found_instances) < 2:
@@ -358,7 +358,7 @@ async def _revisions(session: ClientSession) -> Sequence[str]:
 
 
 async def _send(session: ClientSession, leg: LegRequest) -> CallToolResult | InputRequiredResult:
-    # Do not use `call_tool`, because it lists the tools in order to check the result against a schema.
+    # Do not use `call_tool`, because it first lists the tools, to get a schema for the result.
     params = CallToolRequestParams(
         name=leg.name,
         arguments=dict(leg.arguments),

@@ -1,4 +1,4 @@
-"""One leg's questions: each question gets the outcome of an answer that counts, or stays open.
+"""One leg's questions: a valid answer settles a question, and all other questions stay open.
 
 `KnownAnswers` holds the answers. `ComputedValues` holds values that the server computed.
 """
@@ -34,7 +34,7 @@ from roundtrip.resolvers.node_outcomes import NodeOutcomes
 from roundtrip.resolvers.plan import Node
 
 _VOLATILE_AFTER_LEGS: Final = 2
-"""How many legs in a row may discard an answer because the wording changed, before the question counts as volatile."""
+"""A question is volatile once this many legs in a row have discarded its answer because the wording changed."""
 
 _ELICITATION_ID_BYTES: Final = 12
 _NOT_PINNED: Final = Asked(b"")
@@ -238,7 +238,7 @@ class Answers(NodeOutcomes):
         return outcome
 
     def _take(self, names: tuple[str, ...], response: InputResponse | None) -> None:
-        """Note that an answer was read. The answer replaces answers under the question's former names."""
+        """Note that an answer was read. It replaces the answers under the question's former names."""
         self._tell_read(names[0], response, "taken")
         for former in names[1:]:
             self.entries.pop(former, None)
@@ -253,8 +253,7 @@ class Answers(NodeOutcomes):
     def _leave_new(self, names: tuple[str, ...], waiting: PendingQuestion) -> None:
         known, discards, reason = self.known, 0, Reason.NEW
         if names[0].startswith(UNNAMED) and known.same_build and not waiting.question.volatile_ok:
-            # A generated name contains a digest of the wording. If the wording changed, the lost answer is under
-            # another name.
+            # A generated name contains a digest of the wording, so an answer to an earlier wording has another name.
             lost = [name for name in known.responses if name.startswith(UNNAMED)]
             discards = max((known.asked[name].discards + 1 for name in lost), default=0)
             waiting.lost = ("message",) if discards else ()
@@ -285,7 +284,7 @@ class Answers(NodeOutcomes):
     # Using a value in place of an answer.
 
     def stand_in_for(self, names: Iterable[str], question: Question) -> Outcome | None:
-        """Return the value that replaces the answer to a question with one of these names; None if no value does."""
+        """Given a question's names, return the value that replaces its answer, or None."""
         values = self.computed.values
         for name in [f"{STAND_IN}{name}" for name in names]:
             if name in values:
@@ -307,7 +306,7 @@ class Answers(NodeOutcomes):
         self.keep(waiting, value, source="fallback=")
 
     def keep(self, waiting: PendingQuestion, value: Any, *, source: str) -> None:
-        """Answer an open question with a value that stays fixed for the rest of the call.
+        """Answer an open question with a value that stays the same for the rest of the call.
 
         Raises:
             ValueNotStorable: The value cannot be converted to JSON.
@@ -329,9 +328,7 @@ class Answers(NodeOutcomes):
         self._counted.add((key, json.dumps(guess, sort_keys=True)))
 
     def _uncounted(self, names: tuple[str, ...], question: FormQuestion) -> Any:
-        """Return the next answer to read if the ledger has not counted it yet. It comes from the entries or the
-        responses.
-        """
+        """Return the next answer that the ledger must count before it is read; NOTHING if there is none."""
         if any(f"{STAND_IN}{name}" in self.computed.values for name in names):
             return NOTHING
         for entry in [self.entries[name] for name in names if name in self.entries]:
@@ -351,7 +348,7 @@ class Answers(NodeOutcomes):
     # Recalling the nodes that keep their first outcome for the call.
 
     def can_recall(self, node: Node) -> bool:
-        """Return True if `recall` is certain to return a value for a remembered node, and not a declined outcome."""
+        """Return True only if `recall` will return a value for a remembered node. A declined outcome has no value."""
         if not self.known.same_build or not self.known.asked.keys().isdisjoint(node.names):
             return False
         entry = self.entries.get(node.key)
@@ -394,7 +391,7 @@ class Answers(NodeOutcomes):
     # Reviewing answers.
 
     def form_of(self, key: str) -> Form | None:
-        """Return the form in which the user answered a question in this call, for a review of the answer."""
+        """Return the form that the user filled in for one of this call's questions, so that a review can show it."""
         form = self.forms.get(key)
         plan = self.leg.plan
         index = plan.names.get(key) if form is None else None
@@ -415,8 +412,8 @@ class Answers(NodeOutcomes):
         self.computed.revise(stale)
 
     def judge_volatile(self) -> None:
-        """Raise QuestionVolatile if a question's wording changed on several consecutive legs, and no other answer was
-        read on these legs.
+        """Raise QuestionVolatile if a question's wording changed on several legs in a row, and these legs read no other
+        answer.
         """
         for waiting in self.open.values():
             if not waiting.lost:
@@ -461,7 +458,7 @@ def _is_of_kind(question: Question, response: InputResponse | None) -> bool:
 def _check_restorable(node: Node, marker: Marker) -> None:
     """Check that a remembered node's annotation names the node's question.
 
-    A later leg restores the answer from the annotation, because it does not call the function.
+    Later legs do not call the function, so they restore the answer with the annotation's type.
     """
     if isinstance(marker, SdkElicit) and marker.schema != node.asked:
         name = getattr(marker.schema, "__name__", repr(marker.schema))

@@ -57,9 +57,9 @@ class Body:
         that answer.
         """
         self._former: dict[str, str] = {}
-        """Former question names, each with the current name."""
+        """Maps former question names to current names."""
         self._made: list[str] = []
-        """Names of questions that the body has made but not awaited."""
+        """Names of questions that the body has created but not awaited."""
         self._unkeyed = False
         self._waits: Waits | None = None
         self._ended_by: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Body:
 
         Raises:
             SuspensionSwallowed: The body returned although its leg had ended with questions.
-            AskNotAwaited: The body made a question but did not await it.
+            AskNotAwaited: The body created a question but did not await it.
         """
         self.is_running = True
         try:
@@ -95,11 +95,11 @@ class Body:
             raise AskNotAwaited(self._made[0])
 
     def make(self, key: str) -> None:
-        """Note that the body has made a question and must await it."""
+        """Note that the body has created a question and must await it."""
         self._made.append(key)
 
     def put(self, key: str) -> None:
-        """Note that the body now awaits a question that it has made."""
+        """Note that the body now awaits a question that it has created."""
         if key in self._made:
             self._made.remove(key)
 
@@ -187,12 +187,12 @@ class Body:
                 for name, content in outcome.value.items()
                 if parts[name][0].parse(content) != parts[name][0].parse(parts[name][1])
             }
-            # The changes are applied now. Drop them from the review's entry, so that later legs do not apply them
+            # Drop the changes from the review's entry, because they are applied now and later legs must not apply them
             # again.
             self._answers.entries[key] = self._answers.entries[key]._replace(data=None)
             if changed:
-                # Approvers may have relied on the changed answer, even if the plan does not connect the answer with the
-                # approval.
+                # Approvers may have relied on the answer as it was before the change, even if the plan does not connect
+                # it with the approval.
                 opened = [settler.opened_after(changed.keys()) for settler in self._leg.ports.settlers.values()]
                 voided = [name for names in opened for name in names if name not in changed]
                 stale = [after for name in (*changed, *voided) for after in self._after(name, but=(key, *changed))]
@@ -252,15 +252,15 @@ class Body:
         raise Suspension
 
     def _after(self, name: str, *, but: tuple[str, ...]) -> list[str]:
-        """Return the names that may depend on an answer: nodes downstream of its question, and all names that the body
-        used after it.
+        """Return the names that may depend on an answer: the nodes that need it, and the names that the body used
+        later.
         """
         turns, plan = self._names, self._leg.plan
         if name in plan.names:
             stale = [plan.nodes[index].key for index in plan.downstream(plan.names[name])]
             return [key for key in [*stale, *turns] if key not in but]
-        # The body may not have reached an external question that an earlier leg asked. Such a question counts as the
-        # latest.
+        # The body may not have reached an external question from an earlier leg. Then no later name depends on the
+        # question.
         turn = turns.get(name, len(turns))
         return [key for key, asked in turns.items() if asked > turn and key not in but]
 
@@ -282,7 +282,7 @@ class Body:
         return await begun.end(value)
 
     async def begin_step(self, key: str, fn: Callable[..., Any]) -> "Any | BegunStep":
-        """Return a step's kept result. If there is none, return the step itself; its function must then run."""
+        """Return a step's stored result. Without one, return the step itself, so that the caller runs its function."""
         self._enter(key)
         if not callable(fn):
             raise BodyMistake(
@@ -329,7 +329,7 @@ class Body:
         self._names[key] = len(self._names) if turn is None else turn
 
     def _leave_name(self, old: str, *, of: str) -> None:
-        """Record a question's former name. No other question in the call may have that name, now or formerly."""
+        """Record a question's former name. No other question in the call may have the same current or former name."""
         if self._is_taken(old):
             # An answer under the former name may belong to another question, even one with the same wording.
             raise KeyUsedTwice(old, formerly_of=of)
@@ -382,7 +382,7 @@ class BegunStep:
             self.body.tell(StepEnded(self.key, "failed"))
 
     async def end(self, value: Any) -> Any:
-        """Keep the function's result, and return it in the form in which every leg sees it.
+        """Keep the function's result, and return it as later legs will read it.
 
         Raises:
             ValueNotStorable: The result cannot be converted to JSON.

@@ -80,7 +80,8 @@ class RecordedClaim(Claim, Protocol):
     """A claim that also records how its call ended, so that a repeated leg gets the same result."""
 
     async def begin(self, terms: str, *, at_once: bool) -> Any:
-        """Claim the call and return None, or return its result if the call has already ended with the same answers.
+        """Claim the call, and return None. If the call has already ended with the same answers, return its result
+        instead.
 
         Args:
             terms: The digest of the client's answers.
@@ -94,11 +95,11 @@ class RecordedClaim(Claim, Protocol):
         ...
 
     async def record(self, outcome: Any) -> None:
-        """Record the body's result or its error. None records that the outcome is unknown and will remain so."""
+        """Record the body's result or error; None if the outcome is unknown and will remain so."""
         ...
 
     async def release(self) -> None:
-        """Release the claim, because the next leg may continue the call."""
+        """Release the claim, so that the next leg can continue the call."""
         ...
 
 
@@ -128,7 +129,7 @@ async def record_outcome(
     Args:
         claim: The claim on the call.
         call: The call. Its state shows whether the body has begun.
-        work: The work.
+        work: The awaitable that does the leg's work.
         result_of: Returns the body's result, given the work's result; None if there is nothing to record.
         computed: Returns the values that the call has computed. They are saved if the leg is suspended.
     """

@@ -45,13 +45,13 @@ class ComputedValues:
     _due: list[NotedValue] = field(default_factory=list[NotedValue])
 
     def fix(self, name: str, plain: Any) -> None:
-        """Fix a value (in JSON form) for the rest of the call."""
+        """Store a value (in JSON form) that stays the same for the rest of the call."""
         self.values[name] = Computed(plain)
         if self.watch is not None:
             self.watch(Fixed(name, plain))
 
     def remember(self, node: Node, value: Any) -> None:
-        """Fix the value that a remembered node has computed. See `storable` for the error."""
+        """Store the value that a remembered node has computed. See `storable` for the error."""
         with storable(node.key):
             plain = adapter_of(node).dump_python(value, mode="json", by_alias=True, warnings="error")
         self.fix(node.key, plain)
@@ -59,7 +59,8 @@ class ComputedValues:
     def take_noted(self, noted: Sequence[NotedValue]) -> None:
         """Use values that were saved when this leg ran before.
 
-        A value with a later revision is used only after that revision. Until then, the journal's value is right.
+        A value that was computed after a revision is used only after this run has reached that revision. Until then,
+        the journal's value is used.
         """
         self._noted = noted
         self._take_revision()

@@ -63,9 +63,9 @@ def _leaves(raised: BaseException) -> Iterator[BaseException]:
 def cancellations_restored() -> Generator[None]:
     """Undo the cancellation that a failing `asyncio.TaskGroup` requests for its own task. Python 3.11 does not undo it.
 
-    With an in-memory client, the task may be the client's own, which would then be cancelled later. A task group makes
-    only one request, so only one request is undone. Further requests come from outside. No request is undone while a
-    scope around the leg is cancelled.
+    With an in-memory client, this may be the client's own task, and the request would cancel the client later. A task
+    group makes only one request, so only one request is undone. Further requests come from outside. No request is
+    undone while a scope around the leg is cancelled.
     """
     before = cancel_requests()
     try:
@@ -176,7 +176,7 @@ async def with_timeout(
 
     Args:
         seconds: The time limit.
-        work: The work.
+        work: The awaitable that does the leg's work.
         begun: Receives the clock before the work begins.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Answers that a call has when a leg begins: from its journal, and from this request.
+"""The answers with which a leg begins, from the call's journal and from the request.
 
 An answer counts only for the wording that the user saw. If several functions share a name, their questions' names
 include the functions' paths. `KnownAnswers.adopt` then finds answers that another build stored under another path.
@@ -16,7 +16,7 @@ from roundtrip.machine.pins import Pinner, is_by_software
 from roundtrip.questions.wire import PendingQuestion, Question
 
 KEY_GONE: Final = ("key",)
-"""The reported difference if none of the server's keys can verify a pin."""
+"""Reported as the difference if none of the server's keys can verify a pin."""
 
 _UNANSWERED: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
 """Reasons to ask a question that has no answer under its own name."""
@@ -56,7 +56,7 @@ class KnownAnswers:
         return self.pinner.changes(pin, self._call, question.message, question.schema)
 
     def adopt(self, pending: Mapping[str, PendingQuestion], is_blocked: Callable[[int], bool]) -> bool:
-        """Move answers that another build stored to the names that their questions have in this build.
+        """Rename another build's answers to the question names of this build.
 
         The other build may have stored an answer under the question's bare name or under another path. The wording must
         match, and exactly one node and one answer must fit. Two closures from the same factory must never get each
@@ -102,8 +102,8 @@ class KnownAnswers:
         self.responses.pop(stale, None)
 
     def reason_to_ask(self, names: tuple[str, ...], question: Question) -> tuple[Reason, tuple[str, ...], str | None]:
-        """Return the reason to ask a question that the last round did not ask, the parts of the question that changed,
-        and its former name.
+        """For a question that the last round did not ask, return the reason to ask it, the parts that changed, and its
+        former name.
         """
         if any(name in self.revised for name in names):
             return Reason.REVISED, (), None
@@ -123,8 +123,8 @@ class KnownAnswers:
         return (Reason.OTHER_BUILD if self._was_in_reach(names[0]) else Reason.NEW), (), None
 
     def _was_in_reach(self, key: str) -> bool:
-        """Return True if the previous leg could already have asked a resolver's question, if its build had had that
-        question.
+        """Return True if another plan asked the last round, and a resolver's question needs no answer from
+        that round.
         """
         index = self.plan.names.get(key)
         if index is None or not self.other_plan:
@@ -139,8 +139,8 @@ class KnownAnswers:
         depends on a question that is asked again. On a later leg, the response counts like any other entry, so users
         answer only once.
 
-        Responses to remembered nodes are left out. An entry of a remembered node is final: its wording is never checked
-        again. A response to the node must therefore first be checked against its own wording.
+        Responses to remembered nodes are left out, because a remembered node's entry is never checked again. The
+        wording must be checked before such a response becomes an entry.
         """
         entries = dict(self.entries)
         kept = {name for node in self.plan.nodes if node.remember for name in node.names}
@@ -157,10 +157,10 @@ class KnownAnswers:
         return entries
 
     def foreign_asked(self) -> dict[str, Asked]:
-        """Return another build's questions whose answers this build passes on without reading them.
+        """Return another build's questions whose answers this build passes on unread.
 
-        If the journal lists such a question as asked, the other build checks the wording before one of its remembered
-        nodes uses the answer.
+        The journal lists them as asked, so that the other build checks their wording before its remembered nodes use
+        the answers.
         """
         return {
             key: asked

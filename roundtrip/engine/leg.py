@@ -1,4 +1,4 @@
-"""One leg's values: everything that is needed to serve it, and the ways in which it can end."""
+"""Everything that is needed to serve a leg, and every way in which a leg can end."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Suspended(NamedTuple):
     questions: dict[str, PendingQuestion]
     state: str
     waits: tuple[Wait, ...] = ()
-    """The times and signals that the call waits for, in addition to answers."""
+    """The call's pending sleeps and signals, in addition to its questions."""
     channel: str | None = None
     """The channel that carries the questions; None if the client itself asks them."""
     external: Mapping[str, PendingQuestion] = MappingProxyType({})
     """The external questions that the call waits for."""
 
     def result(self) -> InputRequiredResult:
-        """Return the result with which the SDK's handlers ask the questions."""
+        """Return the SDK result that asks the questions."""
         requests = {key: waiting.request() for key, waiting in self.questions.items()}
         return InputRequiredResult(input_requests=requests, request_state=self.state)
 
@@ -101,7 +101,7 @@ class Leg:
     """The threads that run plain resolvers and steps."""
     ports: Ports
     confirmation: tuple[str, Marker] | None = None
-    """The name of a question and the question itself. The user must accept it before anything runs."""
+    """A name and its question, which the user must accept before anything runs."""
     build: str = ""
     reused: Reused | None = None
     """Outcomes of nodes that ran for this request before the leg began."""

@@ -72,8 +72,8 @@ async def serve(
     try:
         return await run.serve()
     finally:
-        # `call_done` refers to the run. Without this line, only the garbage collector would free the run. A body that
-        # has ended never asks.
+        # Break the reference cycle through `call_done`, so that the run is freed at once. A body that has ended asks
+        # nothing.
         del run.rounds.call_done
 
 
@@ -184,8 +184,8 @@ class LegRun:
             raise failure from (None if failure is verdict else raised)
 
     async def _resolve_and_execute(self) -> Finished | Declined:
-        """Ask for the confirmation. Then resolve and run the body, and repeat this for as long as reviews change
-        answers.
+        """Ask for the confirmation. Then resolve the parameters and run the body, and repeat this after each review
+        that changes answers.
         """
         leg, answers = self.leg, self.answers
         if leg.journal is not None:
@@ -352,8 +352,8 @@ class _BodyInThread:
     """The value that the body returned."""
 
     def next(self, fill: Callable[[dict[str, Any]], bool]) -> Callable[[], Any] | None:
-        """Return the body on the first call, and one exit on each later call. Return None if the body must begin on the
-        loop, or if no context manager can exit next in this thread.
+        """Return the body on the first call. On each later call, return a function that exits one context manager.
+        Return None if the body must begin on the loop, or if this thread cannot exit the next context manager.
         """
         if self.value is not None:
             return self._entered.next_exit(self.value[0]) if self._entered is not None else None

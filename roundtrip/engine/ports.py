@@ -56,7 +56,7 @@ class Client(Protocol):
         ...
 
     async def tell_done(self, elicitation_id: str) -> None:
-        """Notify a live client that its user has finished on a page."""
+        """Notify a live client that its user has completed a page."""
         ...
 
 
@@ -75,21 +75,21 @@ class Channels:
     is_live: bool = False
     """True if the client is asked for samples and roots over its connection."""
     for_links: Literal["local", "link"] | None = None
-    """The channel for a question page in a round that contains a link, if the client can show only forms."""
+    """The page channel for rounds that contain a link, if the client can show only forms."""
 
     @property
     def replaces_client(self) -> bool:
-        """Return True if something other than the client asks the users."""
+        """Return True if a page or a model receives the questions instead of the client."""
         return self.page is not None or self.model
 
     @property
     def may_store(self) -> bool:
-        """Return True if a call that asks may be stored."""
+        """Return True if a call with questions may be stored."""
         return self.replaces_client or self.for_links is not None
 
 
 class Wait(NamedTuple):
-    """A time or a signal that a body waits for."""
+    """One wait in a body: until a given time, or for a signal."""
 
     until: float | None
     signal: str | None = None
@@ -99,11 +99,11 @@ class Waits(Protocol):
     """The waits in one run of a body. Each wait ends the leg."""
 
     def sleep(self, seconds: float, name: str | None) -> Wait | None:
-        """Return the wait for the rest of a sleep; None if the sleep's time has passed."""
+        """Return the wait for a sleep's remaining time; None if no time remains."""
         ...
 
     def receive(self, name: str, seconds: float | None) -> Wait | list[Any]:
-        """Return a signal's payload in a list with one item, or the wait for the signal.
+        """Return a one-item list with a signal's payload, or the wait for a signal that has not arrived.
 
         Raises:
             TimeoutError: The signal did not arrive in time.
@@ -122,8 +122,8 @@ class Settler(Protocol):
     """Settles one kind of external question on a call's legs."""
 
     def settle(self, waiting: PendingQuestion, computed: ComputedValues) -> Outcome | None:
-        """Return a question's outcome, or None to leave the question open. If its `fallback` must replace the outcome,
-        also set `waiting.is_over`.
+        """Return a question's outcome, or None to leave the question open. Also set `waiting.is_over` if the question's
+        `fallback` must replace the outcome.
         """
         ...
 
@@ -146,7 +146,7 @@ class Settler(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Ports:
-    """Everything that the server and its features provide to a leg. A leg without ports can only ask its client."""
+    """Everything that the server and its features provide to a leg. Without ports, a leg can ask only its client."""
 
     claim: Claim | None = None
     """The claim on the call, if the call is stored or its body must run once."""
@@ -161,7 +161,7 @@ class Ports:
     settlers: Mapping[type[ExternalQuestion], Settler] = field(default_factory=dict[Any, Any])
     """Settlers for the questions that no client answers, by question class."""
     begin_waits: BeginWaits | None = None
-    """Makes the object through which a body waits for times and signals."""
+    """Makes the object that a body uses to sleep and to wait for signals."""
     is_stored: bool = False
     """True for a stored call's leg. The leg checks a page only once; a later leg checks the page again."""
     channels: Channels = Channels()

@@ -31,7 +31,7 @@ from roundtrip.questions.wire import ExternalQuestion, FormQuestion, ModelQuesti
 
 _PAGE_POLL_SECONDS: Final = 0.25
 _DONE_SECONDS: Final = 30.0
-"""How long a `done` function may run, even if its page has a shorter `wait`."""
+"""A `done` function may run this long, even if its page has a shorter `wait`."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -46,9 +46,9 @@ class Rounds:
     batch: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
     """The questions with which the leg will end."""
     waits: list[Wait] = field(default_factory=list[Wait])
-    """The times and signals that the call will wait for after the leg."""
+    """The sleeps and signals that are still pending when the leg ends."""
     external: dict[str, PendingQuestion] = field(default_factory=dict[str, PendingQuestion])
-    """The external questions that the call will wait for after the leg."""
+    """The external questions that are still open when the leg ends."""
     needs_page: bool = False
     """True if the leg asks the user to visit a link, but the client can show only forms. A page then shows all
     remaining questions.
@@ -62,7 +62,7 @@ class Rounds:
         Raises:
             Suspension: The answers will come with the next leg.
             CannotAsk: The client cannot be asked, and the question has no fallback.
-            CallOutlived: The call has expired, or it expired before the client answered.
+            CallOutlived: The call expired before it could ask, or before the client answered.
             GuessesSpent: A question received too many different answers.
             GuessUncounted: An answer must be counted before it is read, but the ledger cannot count it now.
         """
@@ -168,7 +168,7 @@ class Rounds:
         self.answers.count(waiting.key, waiting.guess)
 
     async def _visit_pages(self, batch: Sequence[PendingQuestion]) -> bool:
-        """Wait for pages that the user agreed to visit. Return True if the user has finished on at least one page."""
+        """Wait for pages that the user agreed to visit. Return True if the user has completed at least one page."""
         client = self.leg.client
         pages = [
             (waiting, waiting.question)

@@ -43,7 +43,7 @@ class _LoopEntry(NamedTuple):
     is_left: bool = False
 
     async def leave(self, error: BaseException | None) -> Any:
-        """Exit the dependency. Return True if it swallows the error."""
+        """Exit the dependency. Return True if the dependency swallows the error."""
         if isinstance(self.held, AbstractAsyncContextManager):
             return await self.held.__aexit__(*exc_info(error))
         return self.held.__exit__(*exc_info(error))
@@ -54,14 +54,14 @@ _Entry = PlainEntry | _LoopEntry
 
 @dataclass(slots=True, eq=False, repr=False)
 class TeardownStack:
-    """The entered dependencies of one leg, or of the request before the leg began."""
+    """The dependencies that one leg has entered, or that its request entered before the leg began."""
 
     report: Report
     _entered: list[_Entry] = field(default_factory=list[_Entry], init=False)
     _holds_scope: bool = field(default=False, init=False)
 
     def keep(self, entry: PlainEntry) -> None:
-        """Take over the duty to exit a context manager that a thread is entering."""
+        """Take responsibility for exiting a context manager that a thread is about to enter."""
         self._entered.append(entry)
 
     async def enter(self, label: str, made: Any) -> Any:
@@ -88,9 +88,9 @@ class TeardownStack:
         return value
 
     def next_exit(self, value: Any) -> Callable[[], None] | None:
-        """After a success, return a function that exits the newest entry in the current thread.
+        """After a success, return a function that exits the newest context manager in the current thread.
 
-        Return None if the entry must not exit in this thread.
+        Return None if that context manager must not be exited in this thread.
         """
         if isinstance(value, InputRequiredResult):
             return None
@@ -107,7 +107,7 @@ class TeardownStack:
         """Await a leg's work, then exit everything.
 
         Args:
-            work: The work.
+            work: The awaitable that does the leg's work.
             ended_by: Given the work's result, returns the exception that dependencies receive when they exit; None for
                 a success.
             outlive: Exits everything later, if a thread that the work started is still running.
@@ -123,7 +123,7 @@ class TeardownStack:
             error = await self.leave(raised, outlive)
             if error is raised:
                 raise
-            # A dependency's cancel scope requested a cancellation, but its exit then raised this error.
+            # A dependency's cancel scope requested the cancellation, and the dependency's exit then raised this error.
             raise error from raised
         verdict = ended_by(result)
         if any(entry.is_left for entry in self._entered) and self._leaves_later(verdict, outlive):
@@ -215,7 +215,7 @@ def _task_states() -> Any:
 
 
 def _is_still_cancelled(requests: int) -> bool:
-    """Return True if a cancellation came from elsewhere than the dependency that has just exited.
+    """Return True if a cancellation did not come from the dependency that has just exited.
 
     A dependency undoes its own requests when it exits. `requests` is the number of requests before the exit.
     """

@@ -1,7 +1,7 @@
 """HTTP middlewares that end live calls with their response, and limit the JSON values in a request.
 
 JSON parsing blocks the event loop, and its time grows with the number of values. Parsing 4 MB of text takes 10 ms, but
-4 MB of empty lists take a second. So a request may contain long texts, but only a limited number of values.
+4 MB of empty lists take a second. So only the number of values in a request is limited, not the length of its texts.
 """
 
 import logging

@@ -3,7 +3,7 @@ plain call.
 
 The lane reads a request once, and serves the request if it passes every check that the SDK makes. All other requests go
 unchanged to the SDK's own application: older revisions, sessions, subscriptions, notifications, and every request that
-must be rejected. The SDK therefore words each rejection. If a check in the lane is too strict, the request is only
+must be rejected. So every error message comes from the SDK, and a check that is too strict only makes the request
 slower.
 
 After the checks, the SDK's own runner serves the request with the server's middlewares, handlers and lifespan.
@@ -69,7 +69,7 @@ _CHECKED_HEADERS: Final = frozenset(
 
 _MAX_SIZE_DIGITS: Final = 18
 _READER_DIGITS: Final = 4300
-"""The longest integer, in digits, that the fast reader accepts. Longer integers raise, as with the standard library."""
+"""Maximum number of digits in an integer. The fast reader rejects longer integers, as the standard library does."""
 
 _OK: Final = 200
 _PING: Final = b": ping\r\n\r\n"
@@ -178,8 +178,8 @@ class FastLane:
                 if value and not headers[name]:
                     return None
             elif not name.islower():
-                # The SDK ignores the case of names. It could treat this header as a second copy of one that the lane
-                # knows.
+                # The SDK ignores the case of names. It could treat this header as a duplicate of one that the lane has
+                # read.
                 return None
         if (
             headers.get(b"mcp-protocol-version", b"").decode("latin-1") not in MODERN_PROTOCOL_VERSIONS
@@ -346,8 +346,8 @@ class _Envelope(Connection):
         self._envelope = envelope
 
     def __getattr__(self, name: str) -> Any:
-        """Create a missing attribute on first use. Most requests need only the capabilities; for any other attribute,
-        create all of them.
+        """Create a missing attribute on first use. Most requests need only the capabilities. When another attribute
+        is read, create all attributes.
         """
         envelope = self.__dict__["_envelope"]
         capabilities = envelope[CLIENT_CAPABILITIES_META_KEY]
@@ -371,7 +371,7 @@ class _Envelope(Connection):
 
     @property
     def has_cleanups(self) -> bool:
-        """Return True if code may have registered cleanups to run when the request ends."""
+        """Return True if the request may have cleanups to run at its end."""
         return "exit_stack" in self.__dict__
 
 

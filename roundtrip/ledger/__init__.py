@@ -1,4 +1,4 @@
-"""Ledgers: records of calls whose body has run, so that each body runs only once."""
+"""Ledgers: they record which bodies have run, so that no body runs twice."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # Without an extra, `import *` must not fail on the missing package.
+    # `import *` must work even if an optional package is not installed.
     for _name, _package in (("PostgresLedger", "asyncpg"), ("RedisLedger", "redis")):
         if find_spec(_package) is None:
             __all__.remove(_name)

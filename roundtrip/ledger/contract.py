@@ -1,7 +1,7 @@
 """The ledger contract: operations on entries, and their results.
 
-A ledger has one entry for each call whose body must run once. The entry contains either the leg that has the claim
-or the body's result. `specs/machine.md` lists the entry states.
+A ledger has one entry for each call whose body must run once. The entry names the leg that has the claim, or contains
+the body's result. `specs/machine.md` lists the entry states.
 
 Each operation is atomic, even across processes, and reads the ledger's own clock.
 """
@@ -16,7 +16,7 @@ from roundtrip.ledger.machines import EntryState
 
 
 class Reach(IntEnum):
-    """The range of processes that can share a ledger."""
+    """The processes that can share a ledger: only one, all on one machine, or a whole fleet."""
 
     PROCESS = 1
     MACHINE = 2
@@ -24,13 +24,13 @@ class Reach(IntEnum):
 
 
 class ClaimStatus(Enum):
-    """The result of a claim: granted, or the entry's state as other legs see it."""
+    """The result of a claim: it was granted, or the entry's state prevented it."""
 
     GRANTED = "granted"
     RUNNING = "running"
     """Another leg has the claim."""
     SETTLED = "settled"
-    """The body has run, and the answer to the claim contains its result."""
+    """The body has run, and the ledger's answer contains the result."""
     UNKNOWN = "unknown"
     """The body began, and its outcome is unknown."""
 
@@ -50,21 +50,21 @@ class ClaimAnswer:
 
     status: ClaimStatus
     answers_digest: str = ""
-    """The answers digest that the holder passed when it claimed the call."""
+    """The `answers_digest` that the holder passed when it claimed the call."""
     result: str | None = None
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """If the claim was granted, the values that earlier holders noted."""
+    """The values that earlier holders noted; empty unless the claim was granted."""
     epoch: int = field(default=0, compare=False)
     """A granted claim's number. Each new claim gets a greater number. The holder passes its number with every
     write.
     """
     lease: float = field(default=math.inf, compare=False)
-    """If another leg has the claim, the seconds until that leg's lease ends."""
+    """The seconds until the lease ends, if another leg has the claim."""
 
 
 class LedgerDown(Exception):
-    """The ledger cannot be reached or written. The message names the ledger and the cause. The operation may still have
-    taken effect.
+    """The ledger cannot be reached or written to. The message names the ledger and the cause. The operation may still
+    have taken effect.
     """
 
 
@@ -73,8 +73,8 @@ class Ledger(Protocol):
     """A store for claims and results. Every method raises `LedgerDown` within a bounded time if the ledger fails.
 
     `renew`, `settle` and `note` return False and change nothing if the holder or epoch does not match the entry, or if
-    the entry's state forbids the change. So a holder that was paused until its lease ended cannot overwrite the writes
-    of its successor.
+    the entry's state forbids the change. So a holder that was paused until its lease ended cannot overwrite what its
+    successor wrote.
 
     `claim` and `wait` treat a lease as ended when its time has passed, or when `lease.is_buried` reports that the
     holder's process is dead.
@@ -97,7 +97,7 @@ class Ledger(Protocol):
         tentative: bool = False,
         account: str | None = None,
     ) -> ClaimAnswer:
-        """Claim a free entry. A holder may claim its entry again, and then keeps its epoch.
+        """Claim a free entry. If the holder claims its entry again, the epoch stays the same.
 
         Args:
             key: The call.
@@ -136,8 +136,8 @@ class Ledger(Protocol):
         Args:
             key: The call.
             holder: As for `claim`.
-            epoch: The claim's epoch. None matches any epoch; a holder passes None if it never received the answer to
-                its claim.
+            epoch: The claim's epoch, or None if the holder never received it. None releases the claim whatever its
+                epoch is.
         """
         ...
 
@@ -156,7 +156,8 @@ class Ledger(Protocol):
         ...
 
     async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
-        """Wait at most `patience` seconds until no leg has the claim. Return the entry's state, or None if it is free.
+        """Wait until no leg has the claim, but at most `patience` seconds. Return the entry's state, or None if the
+        entry is free.
 
         Waiting needs no polling: the ledger announces every release and every result. A ledger may also read the entry
         when a lease ends, and from time to time in case an announcement was lost.
@@ -164,5 +165,5 @@ class Ledger(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close connections and files. The next operation opens them again."""
+        """Close connections and files; the next operation opens them again."""
         ...

@@ -87,7 +87,7 @@ class EntryLedger(ABC):
         """
 
     def _next_epoch(self, now: float) -> int:
-        """Return an epoch greater than the epoch of any entry that the ledger may have forgotten."""
+        """Return an epoch that is greater than the epochs of all forgotten entries."""
         return int(now * 1_000_000)
 
     async def claim(
@@ -105,7 +105,7 @@ class EntryLedger(ABC):
         """Implement `Ledger.claim`."""
 
         def claim(entry: LedgerEntry, now: float) -> ClaimAnswer:
-            # This holder's body began before the lease lapsed, so even a tentative claim must be a start.
+            # The holder's body began before the lease lapsed, so apply `START` even if the claim is tentative.
             has_begun = rerun and entry.state is EntryState.LAPSED and entry.holder == holder
             if rerun:
                 entry.apply(EntryEvent.REOPEN)

@@ -1,9 +1,9 @@
-"""Leases: a leg holds its call, renews its lease, and is cancelled if another leg takes over the call.
+"""Leases: a leg renews the lease on its call, and is cancelled if another leg takes over the call.
 
 A leg holds its lease under a random name. In a worker of `roundtrip serve` or `roundtrip worker`, this name begins with
 the process name, which the supervisor knows. When the supervisor has reaped a dead worker, it sends the process name to
-the other workers. They then treat that process's leases as ended, in every ledger. A process that is silent but not
-known to be dead keeps its leases until they expire.
+the other workers. The other workers then treat the dead process's leases as ended, in every ledger. A process that is
+silent but not known to be dead keeps its leases until they expire.
 
 Process names and deaths concern all servers and ledgers, so this module keeps them as global state.
 """
@@ -42,7 +42,7 @@ class Lease:
     """One leg's lease on its call. Every write needs the lease, and fails once another leg has taken over the call.
 
     Args:
-        owner: The tool, as error messages name it.
+        owner: The tool's name in error messages.
     """
 
     def __init__(self, owner: str) -> None:
@@ -52,7 +52,7 @@ class Lease:
         self.noted: list[NotedValue] = []
         """Values that were computed by an earlier run of the same leg."""
         self._confirmed_at = anyio.current_time()
-        """When the ledger last confirmed the lease."""
+        """The time at which the ledger last confirmed the lease."""
         self._scope: anyio.CancelScope | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Timer for the next renewal. Most bodies end before the first renewal."""
@@ -128,7 +128,7 @@ class Lease:
         closed, the work is cancelled.
 
         Args:
-            work: The work.
+            work: The function that does the work.
             after: Delay in seconds.
         """
         if work in self._scheduled:
@@ -207,9 +207,9 @@ def buried_processes() -> list[str]:
 
 
 def hear_of_deaths(listener: Callable[[], object]) -> Callable[[], None]:
-    """Call a function after each reported process death. The call may come from any thread.
+    """Call the listener after each reported process death, possibly in another thread.
 
-    Returns a function that ends these calls.
+    Returns a function that removes the listener.
     """
     with _registry_lock:
         _listeners.add(listener)

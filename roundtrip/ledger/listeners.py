@@ -7,11 +7,11 @@ from contextvars import Context
 from typing import Any
 
 Announce = Callable[[str | None], None]
-"""Function that receives the key of a changed entry or the id of a changed task's call. It receives None if changes may
-have been missed.
+"""Function that is called with the key of a changed entry, or the call id of a changed task. It receives None if
+changes may have been missed.
 """
 Feed = Callable[[Announce], Coroutine[Any, Any, None]]
-"""Coroutine function that runs on each event loop with listeners. It announces changes made by other processes and
+"""Coroutine function that runs on each event loop that has listeners. It announces changes made by other processes and
 loops.
 """
 

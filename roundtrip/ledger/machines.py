@@ -1,4 +1,4 @@
-"""State machines for ledger entries and for stored calls, which run in the background."""
+"""State machines for ledger entries and stored calls."""
 
 from typing import Final
 

@@ -27,7 +27,7 @@ _TASK_BYTES: Final = 1024
 
 
 class _MemoryRoom:
-    """Memory limit for entries. An account gets no new entry if it already uses as much memory as is still free.
+    """Memory limit for entries. An account gets no new entry once it uses as much memory as is still free.
 
     Args:
         max_bytes: The approximate limit for all entries together.
@@ -70,9 +70,8 @@ class _MemoryRoom:
         used_bytes = self._account_bytes.get(account, 0) if account is not None else 0
         if used_bytes >= self._max_bytes - self._bytes:
             raise LedgerDown(
-                "the memory ledger has no more room for one caller, "
-                f"who already uses about {used_bytes} of {self._max_bytes} bytes; the rest is "
-                f"reserved for other callers (all unauthenticated calls of a tool count as one caller); {self._advice}"
+                f"a caller has used its share of the memory ledger, {used_bytes} of {self._max_bytes} bytes; the rest "
+                f"is reserved for other callers (a tool's unauthenticated calls count as one caller); {self._advice}"
             )
 
 
@@ -81,9 +80,8 @@ class MemoryLedger(EntryLedger):
 
     Args:
         max_bytes: The approximate size limit. A full ledger grants no new claims until an entry expires, because
-            forgetting an entry early could let a body run twice. An account gets no new claim if it already uses as
-            much memory as is still free. So one account can fill at most half of the ledger, and two accounts a third
-            each.
+            forgetting an entry early could let a body run twice. An account gets no new claim once it uses as much
+            memory as is still free. So one account can fill at most half of the ledger, and two accounts a third each.
         system: The clock.
     """
 
@@ -160,8 +158,8 @@ class MemoryCallStore:
     Args:
         clock: Returns the seconds since the epoch.
         max_bytes: The approximate size limit. A full store accepts no new tasks, because clients can create any number
-            of tasks and abandon them. An account gets no new task if it already uses as much memory as is still free.
-            So some memory remains for other accounts.
+            of tasks and abandon them. An account gets no new task once it uses as much memory as is still free. So some
+            memory remains for other accounts.
     """
 
     def __init__(self, clock: Callable[[], float], *, max_bytes: int) -> None:
@@ -170,9 +168,9 @@ class MemoryCallStore:
         self._lock = threading.Lock()
         self._entries: dict[str, CallEntry] = {}
         self._due_times: list[tuple[float, str]] = []
-        """Due times and the calls that are then due, sorted by time."""
+        """A heap of due times, each with the call that is due at this time."""
         self._calls_by_label: dict[str, set[str]] = {}
-        """For each label, the calls that have it."""
+        """The calls with each label."""
         self._listeners = ChangeListeners()
 
     async def add(self, entry: CallEntry) -> bool:

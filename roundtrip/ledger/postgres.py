@@ -83,8 +83,7 @@ WITH stored AS (
 )
 SELECT CASE WHEN $12 THEN pg_notify('{s}.entries', key) END FROM written
 """
-# Claims wait for this deletion, so it is kept short: it removes at most four rows for each write since the last
-# deletion.
+# Claims wait for this deletion, so it removes at most four rows for each write since the previous deletion.
 _FORGET: Final = """
 DELETE FROM {s}.entries WHERE key IN (
     SELECT key FROM {s}.entries WHERE expires <= {s}.clock() ORDER BY expires LIMIT $1 FOR UPDATE SKIP LOCKED
@@ -146,7 +145,7 @@ WITH added AS (
 SELECT pg_notify('{{s}}.tasks', call_id) FROM added
 """  # noqa: S608 - no input
 # A task that has ended and expired is deleted. Parameter $17 contains the notes that are not stored yet. If $19 is
-# true, it contains all notes, and they replace the stored notes.
+# true, $17 contains all notes, and they replace the stored notes.
 _SAVE: Final = f"""
 WITH dropped AS (
     DELETE FROM {{s}}.tasks
@@ -195,7 +194,7 @@ class PostgresLedger(EntryLedger):
         timeout: Maximum seconds for one request, including connecting.
         durable: Wait until each write is on the server's disk (`synchronous_commit`). If False, a crash of the database
             server may lose the last writes, and a body may then run again.
-        system: The clock for the pauses between attempts to listen for announcements.
+        system: The clock for pauses after failures.
         **options: Connection options for `asyncpg.create_pool`.
 
     Raises:
@@ -231,7 +230,7 @@ class PostgresLedger(EntryLedger):
         return PostgresCallStore(self._connections, self._system)
 
     async def aclose(self) -> None:
-        """Close this event loop's connections. The next operation opens new ones."""
+        """Close this event loop's connections; the next operation opens new ones."""
         await self._connections.aclose()
 
     async def _announce_changes(self, announce: Announce) -> None:

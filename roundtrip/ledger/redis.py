@@ -13,7 +13,7 @@ from roundtrip.ledger.redis_tasks import RedisCallStore
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.system import SYSTEM, System
 
-# A script is atomic and reads the Redis server's clock, which all instances share. Its transitions come from
+# A script is atomic and reads the Redis server's clock, which all instances share. The script's transitions come from
 # `ENTRY_MACHINE`. An entry is a hash with five fields. A settled entry also has a result field. Each note is one more
 # field, whose name begins with a colon.
 _ENTRY: Final = f"""
@@ -98,7 +98,7 @@ class RedisLedger:
             cluster slot. The ledger announces results and releases on the channel `PREFIX:ledger`.
         timeout: Maximum seconds for one request, including connecting.
         cluster: True if the URL names a node of a Redis cluster.
-        system: The clock for the pauses between attempts to listen on the channel.
+        system: The clock for pauses after failures.
         **options: Connection options for `redis.asyncio.Redis.from_url`.
 
     Raises:
@@ -174,7 +174,7 @@ class RedisLedger:
         return await self._waiting.wait(self._name(key), look, patience=patience)
 
     async def aclose(self) -> None:
-        """Close this event loop's connections. The next operation opens new ones."""
+        """Close this event loop's connections; the next operation opens new ones."""
         await self._connections.aclose()
 
     async def _write(

@@ -21,7 +21,7 @@ _IS_FINAL: Final = " or ".join(f"state == '{state.value}'" for state in sorted(T
 
 
 def _argument(name: str) -> str:
-    """Return the Lua expression for the script argument that carries a field."""
+    """Return the Lua expression that reads a field from the script's arguments."""
     return f"ARGV[{6 + _FIELDS.index(name)}]"
 
 
@@ -170,7 +170,7 @@ class RedisCallStore:
     Args:
         connections: The Redis connections.
         prefix: The first part of all keys.
-        system: The clock for the pauses between attempts to listen.
+        system: The clock for pauses after failures, and randomness.
     """
 
     def __init__(self, connections: RedisConnections, prefix: str, system: System) -> None:
@@ -225,7 +225,7 @@ class RedisCallStore:
         return self._listeners.listen(changed)
 
     def _write(self) -> str:
-        """Return a random id for a write. With this id, a script recognizes a repeated write."""
+        """Return a random id for a write. Scripts use this id to recognize a repeated write."""
         return self._system.entropy(_WRITE_BYTES).hex()
 
     async def _run(self, script: RedisScript, words: Sequence[Word]) -> Any:

@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 _BUSY_SECONDS: Final = 5.0
 _RETRY_PAUSES: Final = (0.001, 0.002, 0.005)
-"""Seconds to pause between attempts to use a file that another process has locked. The last pause repeats.
+"""Seconds to pause between attempts to use a file that another process has locked. Later attempts use the last value.
 
 A busy writer unlocks the file only briefly, and longer pauses would miss that moment.
 """
 _CHANGE_SECONDS: Final = 0.02
 """Seconds between two reads of the file's version while a leg waits."""
 _MAX_THREADS: Final = 8
-"""Maximum number of threads with which an event loop uses the file."""
+"""Maximum number of threads that use the file for one event loop."""
 _FORGET_EVERY: Final = 256
 _FORMAT: Final = 1
 """Table format, stored in `PRAGMA user_version`. Early versions stored 0 for the same format."""
@@ -73,8 +73,7 @@ ON CONFLICT (key) DO UPDATE SET state = excluded.state, holder = excluded.holder
 _DROP: Final = "DELETE FROM entries WHERE key = ?"
 _NOTE: Final = "INSERT OR REPLACE INTO notes (key, name, value) VALUES (?, ?, ?)"
 _NOTES: Final = "SELECT name, value FROM notes WHERE key = ?"
-# Claims wait for this deletion, so it is kept short: it removes at most four rows for each write since the last
-# deletion.
+# Claims wait for this deletion, so it removes at most four rows for each write since the previous deletion.
 _FORGET: Final = (
     "DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires <= ? ORDER BY expires LIMIT ?)"
 )
@@ -89,7 +88,8 @@ class _LoopUse(NamedTuple):
 
     limiter: anyio.CapacityLimiter
     retry_lock: anyio.Lock
-    """A lock for the operation that retries while the file is locked. Other operations wait for this lock in order."""
+    """The operation that has this lock retries until the file is unlocked. Other operations wait for the lock in order.
+    """
 
 
 class SqliteLedger(EntryLedger):
@@ -100,7 +100,7 @@ class SqliteLedger(EntryLedger):
             system, where locks are unreliable.
         durable: Flush every write to the disk, so that it survives a power failure. If False, writes survive a process
             crash but not a power failure.
-        system: The clocks and pauses. All processes that share the file must use the same clock.
+        system: The clocks. All processes that share the file must use the same clock.
 
     Raises:
         ValueError: The path names an in-memory database, which other processes cannot open.
@@ -121,8 +121,8 @@ class SqliteLedger(EntryLedger):
         self._inherited_connections: list[object] = []
         self._writes = 0
         self._waiting = Waiting(self._announce_changes)
-        # The ledger uses a separate thread limit. Even while bodies occupy all shared threads, their leases must be
-        # renewed. And threads that wait for the file must not block bodies.
+        # The ledger uses a separate thread limit. So leases are renewed even while bodies occupy all shared threads,
+        # and threads that wait for the file do not block bodies.
         self._use: RunVar[_LoopUse] = RunVar(f"roundtrip_sqlite_{id(self)}")
         self.tasks: Final = SqliteCallStore(self._run, system)
         """The task store, in the same file."""
@@ -139,8 +139,8 @@ class SqliteLedger(EntryLedger):
     async def _announce_changes(self, announce: Announce) -> None:
         """Wake the waiting legs after each change that another process makes to the file.
 
-        SQLite does not announce changes to other processes, so this method polls the file's version. One poll takes a
-        few microseconds.
+        SQLite does not tell a process about another process's changes, so this method polls the file's version. One
+        poll takes a few microseconds.
         """
         version: object = None
         while True:
@@ -153,7 +153,7 @@ class SqliteLedger(EntryLedger):
 
     async def _change(self, key: str, work: Callable[[LedgerEntry, float], T], *, with_notes: bool = False) -> T:
         def change(db: sqlite3.Connection) -> T:
-            # Lock before the read. With a lock only around the write, two processes could claim the same entry.
+            # Lock the file before reading. If only the write were locked, two processes could claim the same entry.
             db.execute("BEGIN IMMEDIATE")
             with db:
                 now = self._system.time()
@@ -191,8 +191,8 @@ class SqliteLedger(EntryLedger):
         with suppress(_FileLocked):
             return await self._attempt(work, use.limiter)
         # While an operation waits here, it occupies neither a thread nor the connection. Other operations can still
-        # read the file, even though it is locked for writing. All operations wait equally long and in order, so an
-        # earlier operation never times out after a later one.
+        # read the file, even though it is locked for writing. All operations have the same timeout and wait in order,
+        # so an earlier operation never times out after a later one.
         async with use.retry_lock:
             pauses = chain(_RETRY_PAUSES, repeat(_RETRY_PAUSES[-1]))
             while True:
@@ -217,7 +217,7 @@ class SqliteLedger(EntryLedger):
         def locked() -> T:
             lock = self._process_lock()
             if not lock.acquire(timeout=_BUSY_SECONDS):
-                raise LedgerDown(f"the ledger {self._path} cannot be used: too many operations wait for it")
+                raise LedgerDown(f"the ledger {self._path} cannot be used: too many operations are waiting")
             try:
                 return work(self._open())
             except (sqlite3.Error, OSError) as error:
@@ -235,7 +235,7 @@ class SqliteLedger(EntryLedger):
             with anyio.fail_after(_BUSY_SECONDS * 2):
                 return await anyio.to_thread.run_sync(locked, limiter=limiter)
         except TimeoutError as error:
-            raise LedgerDown(f"the ledger {self._path} cannot be used: too many operations wait for it") from error
+            raise LedgerDown(f"the ledger {self._path} cannot be used: too many operations are waiting") from error
 
     def _process_lock(self) -> threading.Lock:
         if self._pid != os.getpid():

@@ -95,8 +95,8 @@ class SqliteCallStore:
         self._run_in_file = run
         self._system = system
         self._prepared: sqlite3.Connection | None = None
-        """The connection to the file in which the task tables are known to exist. The tables are created at first use,
-        because few files need them.
+        """The connection on which the task tables are known to exist. The tables are created at first use, because few
+        files need them.
         """
         self._listeners = ChangeListeners(self._watch)
 

@@ -19,13 +19,13 @@ from roundtrip.ledger.machines import ENDED, TASK_MACHINE, StoredEvent, StoredSt
 T = TypeVar("T")
 
 NextChange = Callable[[], Awaitable[None]]
-"""Function that waits until the call has changed since the previous wait. The first wait is for a change since
-listening began. The function may also return without a change.
+"""Function that waits for the next change to the call. Changes since the previous wait, or since listening began, also
+count. The function may also return without a change.
 """
 
 MAX_TRIES: Final = 10
-"""Maximum number of claims of a task that makes no progress. If the worker with the last of these claims dies, the task
-is lost. Without this limit, a body that kills its process would kill every worker in turn.
+"""Maximum number of times that a task is claimed without making progress. If the worker with the last claim dies, the
+task is lost. Without this limit, a body that kills its process would kill every worker in turn.
 """
 _MAX_WRITES: Final = 64
 
@@ -34,9 +34,8 @@ _MAX_WRITES: Final = 64
 class CallEntry:
     """State of one stored task. Only transitions of `TASK_MACHINE` change it.
 
-    `due` is the time at which a worker must look at the task. For a task that should run, this is now. For a running
-    task, it is the end of the lease, and for a waiting task, it is the awaited time. In all other cases, it is the time
-    at which the task expires.
+    `due` is the time at which a worker must look at the task. A task that should run is due now. A running task is due
+    when its lease ends, and a waiting task at its wake-up time. All other tasks are due when they expire.
     """
 
     call_id: str
@@ -47,7 +46,9 @@ class CallEntry:
     due: float = 0.0
     updated: float = 0.0
     holder: str = ""
-    """The worker that has the lease. While the task is due, this is the worker whose lease expired, if any."""
+    """The worker that has the lease. After a lease has expired, this is still the former worker until the task is
+    claimed again.
+    """
     epoch: int = 0
     runs_once: bool = False
     """True if the task's body must not begin twice."""
@@ -56,7 +57,7 @@ class CallEntry:
     tries: int = 0
     """The number of claims since the task last made progress, including the current claim."""
     deaths: int = 0
-    """The number of workers that stopped renewing their lease on this task, so that the lease expired."""
+    """The number of leases on this task that ended because the worker was dead or silent."""
     version: int = 0
     """A number that each write increments. A store replaces an entry only if the entry still has the version that
     was read.
@@ -70,7 +71,7 @@ class CallEntry:
     account: str | None = field(default=None, compare=False)
     """The account that owns a new task; see `MemoryLedger`. Stores without a size limit ignore it."""
     takes_over: bool = field(default=False, compare=False)
-    """True if the worker that claimed this copy took over from a worker whose lease had expired."""
+    """True if the current worker claimed the task after the previous lease had expired."""
     stored_notes: int | None = field(default=0, compare=False)
     """The number of notes that the store already has. If None, the store replaces its notes with the current notes."""
 
@@ -80,7 +81,7 @@ class CallEntry:
 
     @property
     def new_notes(self) -> list[str]:
-        """Return the notes that the store lacks. If the store must drop its own notes, return all notes."""
+        """Return the notes that the store lacks. If the store must replace its notes, return all notes."""
         return self.notes if self.drops_notes else self.notes[self.stored_notes :]
 
     @property
@@ -116,8 +117,8 @@ class CallEntry:
 
         Args:
             now: The time.
-            writer: Holder and epoch of the worker that is writing the task, if any. If this worker still has the claim,
-                its lease does not lapse.
+            writer: Holder and epoch of the worker that is writing the task, if any. The lease does not lapse while this
+                worker has the claim.
         """
         is_dead = self.state is StoredState.RUNNING and is_buried(self.holder)
         if self.state in TASK_MACHINE.final or (now < min(self.due, self.expires) and not is_dead):
@@ -160,7 +161,9 @@ class CallEntry:
         self.tries = 1
 
     def give_up(self, now: float) -> None:
-        """Give up the lease before the leg ends. A worker then continues the task, unless its outcome is unknown."""
+        """Give up the lease before the leg ends. A worker then continues the task, unless the task's outcome is
+        unknown.
+        """
         if self.runs_once and self.has_begun:
             self.apply(StoredEvent.LOSE, now)
         else:
@@ -175,7 +178,7 @@ class CallEntry:
         return True
 
     def shift(self, seconds: float) -> None:
-        """Add the seconds to all times, to convert them to another clock."""
+        """Shift all times by the given seconds, to convert them to another clock."""
         self.created += seconds
         self.updated += seconds
         self.due += seconds
@@ -192,7 +195,7 @@ class CallEntry:
         Args:
             event: `ASK` or `WAIT`.
             now: The time.
-            due: The time at which the task must continue; None if it does not wait for a time.
+            due: The time at which the task must continue, or None if there is no such time.
         """
         self.apply(event, now)
         self.notes.clear()
@@ -281,7 +284,7 @@ class CallStore(Protocol):
         Args:
             label: The label.
             limit: The maximum number of tasks.
-            after: Creation time and call of the previous page's last task.
+            after: Creation time and call of the last task on the previous page.
         """
         ...
 
@@ -378,7 +381,7 @@ async def change_task(
             another process wrote first.
         seen: The worker's last view of the task. With it, the first attempt need not read the task. Every further
             attempt reads the task and updates this view.
-        ended: If this change ended the task, this function receives the previous state, the task and the time.
+        ended: Called with the previous state, the task and the time if this change ended the task.
 
     Raises:
         LedgerDown: The store cannot be used, or other processes changed the task at every attempt.

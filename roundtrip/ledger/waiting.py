@@ -15,12 +15,12 @@ from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, LedgerDown
 from roundtrip.ledger.listeners import ChangeListeners, Feed
 
 _HANDOVER_SECONDS: Final = 0.005
-"""Seconds that a leg has to claim a free entry before the next leg is woken."""
+"""Seconds in which a woken leg can claim a free entry before the next leg is woken."""
 _LOOK_SECONDS: Final = 1.0
 """Maximum seconds between two reads, in case an announcement was lost."""
 _MAX_WAITERS: Final = 64
-"""Maximum number of legs that may wait for one entry. Further legs come from repeats of the same request, so they get
-the current state without waiting.
+"""Maximum number of legs that may wait for one entry. Legs beyond this number come from repeats of the same request,
+and get the current state without waiting.
 """
 
 Look = Callable[[], Awaitable[ClaimAnswer | None]]
@@ -62,11 +62,11 @@ class Waiting:
         self._watches: dict[tuple[asyncio.AbstractEventLoop, str], _EntryWatch] = {}
 
     def wake(self, key: str) -> None:
-        """Make the legs that wait for an entry read it again, on all event loops. Thread-safe."""
+        """Wake the legs that wait for an entry, on all event loops, so that they read the entry again. Thread-safe."""
         self._listeners.announce(key)
 
     async def wait(self, key: str, look: Look, *, patience: float) -> ClaimAnswer | None:
-        """Wait at most `patience` seconds until no leg has the claim, and return the entry's state.
+        """Wait until no leg has the claim, but at most `patience` seconds, and return the entry's state.
 
         When the entry becomes free, the waiting legs are woken one after another. So each leg can claim the entry
         before the next leg tries.

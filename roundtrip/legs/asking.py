@@ -216,7 +216,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     def _require_live_resolver(self, method: str) -> None:
         if self._body is not None and not self._body.is_live:
             raise BodyMistake(
-                f"ctx.{method}() in a resolver cannot wait on this protocol revision; return the question instead: "
+                f"on this protocol revision, ctx.{method}() in a resolver cannot wait; return the question instead: "
                 "`return Elicit(message, schema)`"
             )
 
@@ -263,7 +263,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     def ask(
         self, name: str, question: Any, schema: Any = _NO_SCHEMA, /, *, former_names: Sequence[str] = (), **options: Any
     ) -> Asking[Any]:
-        """Ask one question, and return its answer when awaited. If the user declines or cancels, the call ends.
+        """Ask one question, and return its answer. If the user declines or cancels, the call ends.
 
         Args:
             name: The question's name, which must be the same on every leg and after a redeploy. In a loop, number it:
@@ -273,9 +273,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
             schema: The answer's type, or the choices, in any form that `Elicit` takes.
             former_names: Names that the question had in earlier versions, so that a renamed question is not asked
                 again.
-            **options: `Elicit`'s options for a message with a schema: `answered_by`, `attempts`, `guesses`, `fallback`
-            and
-                `volatile_ok`.
+            **options: `Elicit`'s options for a message with a schema: `answered_by`, `attempts`, `guesses`,
+                `fallback` and `volatile_ok`.
 
         Raises:
             QuestionDeclined: The user declined or cancelled. Do not catch this error if the call should end.
@@ -352,8 +351,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, label, partial(body.ask_all, questions), values)
 
     def ask_all_outcomes(self, questions: Mapping[str, Marker]) -> Asking[dict[str, Any]]:
-        """Ask several questions in one round, and return their outcomes by name. Samples and roots return their results
-        instead.
+        """Ask several questions in one round, and return their outcomes by name. For samples and roots, return the
+        results instead of outcomes.
         """
         label = _label_of("ask_all_outcomes", questions)
         body = self._running_body(label)
@@ -403,7 +402,7 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         return Asking(body, name, partial(body.step, name, fn, args, kwargs), lambda result: result)
 
     def sleep(self, duration: float | timedelta, *, name: str | None = None) -> Asking[None]:
-        """In a task, wait until a duration has passed. The wait occupies no worker, thread or connection.
+        """In a task, wait for the given duration. The wait occupies no worker, thread or connection.
 
         Args:
             duration: Seconds, or a `timedelta`.
@@ -418,7 +417,8 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
     def wait_for(self, name: str, *, timeout: float | timedelta | None = None) -> Asking[Any]:
         """In a task, wait for a signal from `server.signal`, and return its payload.
 
-        A signal that arrives before the wait is kept. If several signals have the same name, the first one counts.
+        A signal that arrives early is kept until the body waits for it. If several signals have the same name, the
+        first one counts.
 
         Args:
             name: The signal's name. A body can wait for each name only once.

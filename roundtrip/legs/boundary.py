@@ -111,9 +111,7 @@ class RequestBoundary:
             REQUEST.reset(served)
 
     def _let_in(self, ctx: Request, params: Mapping[str, Any], request: RequestRecord) -> tuple[bytes, Request]:
-        """Verify a token. Return its claims for the next token, and the request with the state that the author
-        wrote.
-        """
+        """Verify a token. Return its claims, which the next token repeats, and the request with the author's state."""
         try:
             payload = self._unseal(ctx, params["requestState"], request)
             claims, size = read_binding(payload)
@@ -179,9 +177,7 @@ class RequestBoundary:
         try:
             principal: Any = bind(ctx)
         except Exception as error:
-            logger.exception(
-                "principal= failed on %s, so the server neither accepts nor sends request state for it", ctx.method
-            )
+            logger.exception("principal= failed on %s, so request state is neither accepted nor sent", ctx.method)
             raise _PrincipalUnknown from error
         if principal is not None and not isinstance(principal, str):
             logger.error("principal= must return text or None, got %s on %s", type(principal).__name__, ctx.method)
@@ -198,7 +194,7 @@ class RequestBoundary:
     def _let_out(
         self, ctx: Request, request: RequestRecord, result: HandlerResult, claims: bytes | None
     ) -> HandlerResult:
-        """Replace the state in a result that asks questions with the token."""
+        """If a result asks questions, replace its state with the token."""
         if not is_input_required(result):
             return result
         # Most results are mappings, but an author's middleware may return a model.
@@ -212,7 +208,7 @@ class RequestBoundary:
         return result.model_copy(update={"request_state": token})
 
     def _authored_journal(self, ctx: Request, request: RequestRecord, state: str) -> bytes:
-        """Return a journal with the state that the author returned by hand, without roundtrip's questions.
+        """Return a journal for the state that an author wrote by hand. The journal has no roundtrip questions.
 
         Raises:
             MCPError: No token can carry the state. The log has the reason.

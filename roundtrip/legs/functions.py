@@ -121,7 +121,7 @@ class FunctionSignature(NamedTuple):
     foreign: Mapping[str, Any] = {}
     """Dependencies from another library that fill parameters."""
     reject: Reject = accept
-    """Rejects dependencies from the other library that would not fill a parameter."""
+    """Rejects another library's dependencies that would not fill a parameter."""
 
     @property
     def owner(self) -> str:
@@ -312,7 +312,7 @@ class AskingFunction:
         )
 
     def is_called(self, method: str, name: str) -> bool:
-        """Return True if a client's request is for this function, and no function has served that request yet."""
+        """Return True unless a client's request calls another tool."""
         return method != "tools/call" or name == self.name
 
     def is_asked_for(self, incoming: Incoming) -> bool:
@@ -395,7 +395,7 @@ class AskingFunction:
             raise ContextOfHost(name, kind=SdkContext) from error
 
     needs_request = False
-    """True if the host may need a client's request to run the function."""
+    """True if the host may be unable to run the function without a client's request."""
 
     def as_sent(self, value: Any) -> Any:
         """Return a converted value in the form that clients receive, for tracers."""

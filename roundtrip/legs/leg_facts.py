@@ -1,4 +1,4 @@
-"""Facts about a leg that only the server knows. A server without tracers does not import this module."""
+"""Facts that only the server knows about a leg. A server without tracers does not import this module."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -53,7 +53,7 @@ class Effects:
 
     @property
     def ledger(self) -> Ledger:
-        """Return the ledger. If none was given, make one in memory."""
+        """Return the ledger. If the server was given no ledger, make one in memory."""
         with _MAKING:
             if self.given_ledger is None:
                 self.given_ledger = memory.MemoryLedger(system=self.system)

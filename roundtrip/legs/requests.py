@@ -70,7 +70,7 @@ class StoredLeg(Protocol):
     takes_over: bool
     """True if this worker takes the call over because the previous worker stopped renewing its lease."""
     request: ServerRequestContext[Any, Any] | None
-    """The client's request that runs the leg, if there is such a request."""
+    """The client's request that runs the leg, if any."""
     responses: Mapping[str, InputResponse | None]
     by_model: Collection[str]
     """Names of the questions whose last answer came from a model."""
@@ -84,7 +84,7 @@ class StoredLeg(Protocol):
         ...
 
     def begin_waits(self, caller: str, computed: ComputedValues) -> Waits:
-        """Make the object through which one run of the body waits for times and signals."""
+        """Make the object that one run of the body uses to sleep and to wait for signals."""
         ...
 
     def limits(self, now: float) -> Limits:
@@ -130,7 +130,7 @@ class RequestRecord:
     may_become_task: bool = False
     """True if the client can receive a task handle instead of a result."""
     channels: Channels | None = None
-    """The channels for the request's questions, if there are channels other than the client's forms."""
+    """The channels for the request's questions; None if the client's own forms are the only channel."""
     journal_to_store: Journal | None = None
     """The journal of the request's leg. It is kept here until the server decides whether the call becomes a task or is
     stored.
@@ -335,6 +335,6 @@ class RequestClient:
         return cast("InputResponse", answer)
 
     async def tell_done(self, elicitation_id: str) -> None:
-        """Notify a live client that its user has finished on a page."""
+        """Notify a live client that its user has completed a page."""
         if self._request is not None and self._request.session.can_send_request:
             await self._request.session.send_elicit_complete(elicitation_id, self._request.request_id)

@@ -1,4 +1,4 @@
-"""Serving one leg: it begins with the journal in a token, and ends with the function's result or the next journal."""
+"""Serving one leg, which begins with a token's journal, and ends with the function's result or the next journal."""
 
 # Without this import, the nested functions in `run` would evaluate their annotations on each leg.
 from __future__ import annotations
@@ -57,7 +57,7 @@ else:
     )
 
 logger = logging.getLogger("roundtrip")
-# These logs are rate limited, because clients can cause their messages.
+# These logs are rate limited, because clients can trigger their messages.
 _CHANNEL_LOG: Final = LimitedLog(logger)
 _ROUNDS_LOG: Final = LimitedLog(logger)
 _WARNED_FROM_ROUND: Final = CLIENTS_STOP_AFTER_ROUNDS - 2
@@ -68,7 +68,7 @@ _MANY_ROUNDS: Final = (
 
 
 ServedEnd = Finished | Suspended | Authored | HandedOver
-"""The end of a leg in which the user did not decline a question."""
+"""Every way in which a leg can end, except a decline."""
 
 
 def result_of(end: ServedEnd) -> Any:
@@ -101,7 +101,7 @@ class LegRunner:
         """Makes the author's context from the options of `AskingContext`."""
         self.count_guess = count_guess
         self.begin_waits = begin_waits
-        """Makes the object through which a body waits, for calls that are not stored."""
+        """For calls that are not stored: makes the object that a body uses to sleep and to wait for signals."""
         self.lifespans: dict[asyncio.AbstractEventLoop, list[Any]] = {}
         """The states of the server's active lifespans, by event loop."""
         self.extensions: list[LegExtension] = []
@@ -234,14 +234,12 @@ class OpenedGates(Protocol):
         ...
 
     def hand_over(self, threads: LegThreads, plan: Plan) -> None:
-        """If one of the leg's functions uses a gate function's value, run the leg's function in the gate function's
-        thread.
-        """
+        """If a function in the leg uses a gate function's value, run it in the gate function's thread."""
         ...
 
 
 # A `ServedLeg` must not refer to its `Leg`. The `Leg` refers to this object's methods, so only the garbage collector
-# would free the two.
+# would free both.
 @dataclass(eq=False, repr=False)
 class ServedLeg(OpenLeg):
     """One leg, with its request and tracers."""
@@ -421,7 +419,7 @@ class ServedLeg(OpenLeg):
     # Reporting to the tracers and the log.
 
     def conclude(self, end: LegEnd) -> ServedEnd:
-        """Report how the leg ended, and return that end.
+        """Report how the leg ended, and return its end unless the user declined.
 
         Raises:
             DeclinedByUser: The user declined or cancelled a question that the call needs.

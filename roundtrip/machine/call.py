@@ -49,7 +49,7 @@ class Call:
         return cls(journal.call_id, leg=journal.leg + 1, round=journal.round, state=State.AWAITING_INPUT)
 
     def begin_leg(self) -> None:
-        """Move to `resolving`, either from a first request or from the answers to a round."""
+        """Move to `resolving` when the first request or a round's answers arrive."""
         if self.state is State.AWAITING_INPUT:
             self.apply(Event.RESUME)
             self.apply(Event.RESOLVE)
@@ -63,8 +63,8 @@ class Call:
             IllegalTransition: The table has no such arrow; the call keeps its state.
         """
         source = self.state
-        # Look the target up in the table first. `follow`, which also raises the error, is too slow to run for every
-        # event.
+        # Look the target up in the table first: `follow`, which raises the error for a missing arrow, is too slow for
+        # every event.
         target = CALL_MACHINE.targets.get((source, event)) or CALL_MACHINE.follow(source, event)
         if event is Event.ASK:
             self.round += 1

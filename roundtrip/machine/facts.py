@@ -1,6 +1,6 @@
 """Facts about a call. Its watcher receives them in addition to transitions.
 
-Facts carry no times, because the watcher has a clock. A resolver or step causes one fact when it begins, and another
+Facts carry no times, because the watcher has a clock. A resolver or step reports one fact when it begins, and another
 when it ends.
 """
 
@@ -29,7 +29,7 @@ class Reason(StrEnum):
     changed.
     """
     RENAMED = "renamed away"
-    """The user answered the same question under a former name, which no question has anymore."""
+    """The user answered the same question under a former name that is no longer in use."""
     VOLATILE = "volatile"
     """The wording changes from leg to leg within one build, so the user's answers are lost."""
     OTHER_BUILD = "other build"
@@ -60,7 +60,7 @@ class NodeEnded(NamedTuple):
 
 class BodyBegan(NamedTuple):
     """The body has begun to run from its top. `uncovered` means that the body should run once per call, but no claim
-    ensures it.
+    ensures this.
     """
 
     uncovered: bool = False
@@ -98,7 +98,9 @@ class AnswerReused(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """The server fixed a value (in JSON form) for the rest of the call. The journal stores it under `key`."""
+    """The server stored a value (in JSON form) that stays the same for the rest of the call. The journal stores it
+    under `key`.
+    """
 
     key: str
     value: Any

@@ -12,7 +12,7 @@ UNNAMED: Final = "unnamed-"
 """Prefix for the names that are generated for questions without a name."""
 
 _SEALED_BLOCK_BYTES: Final = 64
-"""Error messages round the sizes of sealed values up to a multiple of this size."""
+"""In error messages, the sizes of sealed values are rounded up to a multiple of this size."""
 
 
 class Action(IntEnum):
@@ -60,8 +60,8 @@ class Asked(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """A value that the server fixed for the call, in JSON form. The journal seals it, because the client must not read
-    it.
+    """A value that stays the same for the whole call, in JSON form. The journal seals it, because the client must not
+    read it.
     """
 
     value: Any
@@ -97,7 +97,9 @@ class Journal:
     written: float = 0.0
 
     def sizes(self) -> list[tuple[str, int]]:
-        """Return each entry's key and size in bytes, largest first. Sealed values count in whole blocks."""
+        """Return each entry's key and size in bytes, largest first. The size of a sealed value is rounded up to whole
+        blocks.
+        """
         sizes = {key: len(to_json([key, entry.data])) for key, entry in self.entries.items()}
         for key, kept in self.computed.items():
             sizes[key] = sizes.get(key, 0) + _in_blocks(len(to_json([key, kept.value])))

@@ -1,9 +1,9 @@
 """Pack and unpack journals: a fixed head, question pins, names and answers, and a sealed part.
 
 The bytes travel inside the signed token. Only the sealed part needs a key, so callers pass a function that seals it and
-a function that opens it. `specs/token.md` describes every byte. Reading keeps answers to questions that this build does
-not know, because a rolling deploy needs these answers. Otherwise reading is strict: bytes in any other shape raise
-`ValueError`.
+a function that opens it. `specs/token.md` describes every byte. The reader keeps answers to questions that this build
+does not know, because a rolling deploy needs these answers. Otherwise the reader is strict: bytes in any other shape
+raise `ValueError`.
 """
 
 import base64
@@ -85,10 +85,9 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
     # Times are whole milliseconds. The birth time is rounded to the nearest millisecond, because each leg writes it
     # again and it must not drift. Deadlines are rounded down.
     born = round(journal.born * 1000)
-    # The write time is also rounded down. If it were rounded up, another server's clock might reject it as a future
-    # time.
+    # The write time is also rounded down. If it were rounded up, another server might reject it as a future time.
     written, span = max(0, int(journal.written * 1000) - born), max(0, int(journal.deadline * 1000) - born)
-    # Each leg also writes the end time again, so it must not drift.
+    # The end time must not drift either, because each leg writes it again.
     whole = max(0, round(journal.end * 1000) - born)
     if max(written, span, whole) > _MOST_MILLISECONDS:
         odd["spans"], written, span, whole = [written, span, whole], 0, 0, 0
@@ -127,8 +126,8 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
 
 
 def _pack_hex(name: str, text: str, odd: dict[str, Any]) -> bytes:
-    """Return a short hexadecimal text as bytes. Any other text goes into the odd fields instead, and the returned bytes
-    are zeros.
+    """Return a short hexadecimal text as bytes. For any other text, return zeros, and put the text into `odd`, the
+    rarely used fields.
     """
     if _HEX.fullmatch(text) is not None:
         return bytes.fromhex(text)
@@ -155,7 +154,7 @@ def _pack_pins(pins: Sequence[bytes]) -> tuple[bytes, int, bool]:
 
 
 def _pack_text(journal: Journal, odd: dict[str, Any]) -> bytes:
-    """Return the answers by name, the question names, and the fields that few journals have."""
+    """Return the answers by name, the question names, and the rarely used fields."""
     content: list[Any] = [{key: entry.data for key, entry in journal.entries.items()}, *journal.asked]
     if journal.version is not None:
         odd["version"] = journal.version
@@ -241,8 +240,8 @@ def unpack(packed: bytes, unseal: Seal | None = None, *, limit: int = MAX_JOURNA
 
 
 def unpack_open(packed: bytes, *, limit: int = MAX_JOURNAL_BYTES) -> tuple[Journal, bytes | None]:
-    """Read a journal without a key, and return it with its sealed bytes. If nothing is sealed, there are no sealed
-    bytes.
+    """Read a journal without a key, and return it with its sealed bytes. Without a sealed part, the second value is
+    None.
 
     Raises:
         ValueError: The bytes are not a journal in this format version.
@@ -328,10 +327,10 @@ def _unpack_link(raw: bytes) -> str:
 
 
 def _unpack_pins(packed: bytes, at: int, count: int, *, alike: bool, size: int) -> tuple[list[bytes], int]:
-    """Return the pins, first one per answer and then one per question, and the offset where the pins end."""
+    """Return the pins (the answers' pins, then the questions' pins), and the offset where they end."""
     if not count:
         if alike:
-            raise ValueError("the pins are marked as alike, but there are no pins")
+            raise ValueError("the journal has a common schema mark, but no pins")
         return [], at
     messages = at + count * size
     schemas = messages + count
@@ -340,7 +339,7 @@ def _unpack_pins(packed: bytes, at: int, count: int, *, alike: bool, size: int) 
         raise ValueError("the journal is cut short")
     marks = packed[schemas:end] * (count if alike else 1)
     if not alike and marks.count(marks[0]) == count:
-        raise ValueError("the pins are alike, but are not marked as alike")
+        raise ValueError("the schema marks are all alike, but are repeated")
     return [
         packed[at + n * size : at + (n + 1) * size] + bytes((packed[messages + n], marks[n])) for n in range(count)
     ], end
@@ -368,7 +367,7 @@ def _numbers(row: Any, many: int) -> list[int]:
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise ValueError("a JSON value must be a text")
+        raise ValueError("a JSON value must be a string")
     return value
 
 

@@ -33,7 +33,7 @@ MAX_RESULT_CHARS = 16 * 1024 * 1024
 MAX_NOTED_CHARS = 1024 * 1024
 """Maximum size of a call's notes. Legs with different answers add separate notes, and each claim reads all of them."""
 SETTLE_SECONDS: Final = 300.0
-"""If the ledger is down when the body ends, how many seconds to keep trying to record the result."""
+"""How many seconds to keep trying to record the result if the ledger is down when the body ends."""
 _HOLDER_BYTES: Final = 12
 _NAME_BYTES: Final = 16
 _FIRST_PAUSE_SECONDS: Final = 0.5
@@ -154,8 +154,8 @@ class LedgerClaim(Lease):
         self.close()
         if isinstance(outcome, CallTakenOver):
             # The lease has ended, but this leg may still have the claim. Releasing the claim would free the call, and
-            # its interrupted body would begin again. So let the claim lapse. Do this even if the error came from the
-            # claim of another call.
+            # its interrupted body would begin again. So let the claim lapse. Do this even if the error came from
+            # another call's claim.
             return
         is_error = isinstance(outcome, Exception)
         purpose = f"save its {'error' if is_error else 'result' if outcome is not None else 'unknown outcome'}"
@@ -296,7 +296,7 @@ class LedgerClaim(Lease):
         try:
             text = _result_text(self.tool, outcome)
             if len(text) > MAX_RESULT_CHARS:
-                raise ValueError(f"it must have at most {MAX_RESULT_CHARS} characters, got {len(text)}")
+                raise ValueError(f"the result must have at most {MAX_RESULT_CHARS} characters, got {len(text)}")
         except (TypeError, ValueError) as error:
             logger.error("%s could not %s: %s", self.owner, purpose, error)
             return None
@@ -339,7 +339,8 @@ class LedgerClaim(Lease):
         """
         ends, pause = anyio.current_time() + seconds, _FIRST_PAUSE_SECONDS
         while times and anyio.current_time() < ends:
-            # Use random pauses. Otherwise, all requests that arrived while the ledger was down would retry at once.
+            # Use random pauses. Otherwise, all requests that arrived while the ledger was down would retry at the same
+            # moment.
             await self.system.sleep(pause * (0.75 + self.system.entropy(1)[0] / 512))
             pause = min(pause * 2, _MAX_PAUSE_SECONDS)
             with suppress(LedgerDown):
@@ -352,7 +353,7 @@ def _result_text(tool: str, outcome: Any) -> str:
     if isinstance(outcome, CallToolResult):
         return json.dumps({"result": outcome.model_dump(mode="json", by_alias=True, exclude_none=True)})
     if not isinstance(outcome, Exception):
-        raise TypeError(f"it must be a CallToolResult, got {type(outcome).__name__}")
+        raise TypeError(f"the result must be a CallToolResult, got {type(outcome).__name__}")
     failure = outcome if isinstance(outcome, MCPError) else tool_failure(tool, outcome, mask=False)
     if isinstance(failure, MCPError):
         return json.dumps({"protocol": failure.error.model_dump(mode="json", by_alias=True, exclude_none=True)})

@@ -91,7 +91,7 @@ class _OncePart(LegPart):
 
         Return None if the client first gets a token in an empty round.
         """
-        # If a server is mounted, its functions are served by the parent server's runner. So read the parent's parts.
+        # If a server is mounted, the parent server's runner serves its functions, so use the runner's `parts`.
         policy, open_leg, skipped = self._policy, self._open_leg, self._open_leg.parts.no_empty_rounds
         if not policy.when_possible and (not skipped or announced_name(open_leg.request) not in skipped):
             return None
@@ -109,12 +109,12 @@ class GuessCounter:
 
     def __init__(self, parts: Parts) -> None:
         self._must_warn = parts.may_forget
-        """True until the log contains a warning that each process counts guesses separately."""
+        """True until the warning about separate guess counts has been logged."""
 
     async def count(self, leg: OpenLeg, key: str, answer: Any, guesses: int) -> bool:
         """Count an answer to a leg's question. Return False if the answer exceeds the allowed number of guesses.
 
-        After a key rotation, a repeated answer may be counted again. Counts never get lost.
+        After a key rotation, a repeated answer may be counted again. A count is never lost.
 
         Raises:
             GuessUncounted: The ledger could not count the answer.
@@ -141,9 +141,11 @@ class GuessCounter:
 
 
 def _retention_seconds(leg: OpenLeg) -> float:
-    """Return the seconds until no further leg of the call can arrive. After that, the ledger may forget the call."""
+    """Return the number of seconds during which more legs of the call can arrive. After that, the ledger may forget the
+    call.
+    """
     journal, limits = leg.journal, leg.function.limits
-    # The lifetime of the call's tokens was chosen by the build that began the call, which may be another build.
+    # Another build may have begun the call and chosen the lifetime of its tokens.
     left = limits.max_age if journal is None else max(0.0, journal.end - leg.parts.system.time())
     return left + SKEW
 

@@ -1,7 +1,7 @@
 """Form controls on a page: which control a field gets, its text, and the value that a browser sends back.
 
-Controls are named by their positions, and the browser sends each choice as a position. So a browser cannot change text
-from a question in transit, because no control's name or value contains such text.
+Controls are named by their positions, and the browser sends each choice as a position. No control's name or value
+contains text from a question, so a browser cannot change such text in transit.
 """
 
 import json
@@ -45,11 +45,11 @@ _ZONES: Final = (
 _KEYBOARDS: Final[Mapping[str | None, str]] = {"email": "email", "uri": "url"}
 _DIGITS: Final = {FieldKind.WHOLE: "numeric", FieldKind.NUMBER: "decimal"}
 _MAX_FRACTION_DIGITS: Final = 3
-"""The most decimal places of a second that browsers read."""
+"""Maximum number of decimal places that browsers accept in seconds."""
 
 
 class Control(Enum):
-    """The kinds of controls. Templates compare these names."""
+    """The kinds of controls. Templates use these names."""
 
     LINE = "line"
     LINES = "lines"
@@ -108,7 +108,7 @@ class FieldView:
 
     @property
     def target(self) -> str:
-        """Return the id of the element that a link to the field's mistake leads to."""
+        """Return the id of the element to which the summary of mistakes links."""
         return f"{self.id}-0" if self.control in (Control.RADIOS, Control.CHECKBOXES) else self.id
 
     @property
@@ -121,7 +121,7 @@ class FieldView:
     def options(self) -> tuple[ControlOption, ...]:
         """Return the control's options, in form order."""
         listed = [(wire, printable(title)) for wire, title, _ in _choices_of(self.field)]
-        # If a field has a default, omitting its answer means the default. So "No answer" is offered only without a
+        # If a field has a default, omitting its answer means the default. So offer "No answer" only if the field has no
         # default.
         if _default_of(self.field) is LEFT_OUT:
             # Without a script, a reader cannot clear a radio button.
@@ -150,7 +150,8 @@ class FieldView:
         """Return the keyboard that a phone should show; None for the phone's usual keyboard."""
         least = self.field.least
         if least is not None and least >= 0 and self.field.kind in _DIGITS:
-            # Only without negative numbers, because the numeric keyboard of some phones has no minus sign.
+            # Show the numeric keyboard only if negative numbers are not allowed, because on some phones it has no minus
+            # sign.
             return _DIGITS[self.field.kind]
         return _KEYBOARDS.get(self.field.format)
 
@@ -276,18 +277,18 @@ def _json_text(value: Any) -> str:
         return ""
 
 
-# Control texts to values
+# Conversion from control texts to values
 
 
 def _choices_of(field: FormField) -> list[tuple[str, str, Any]]:
-    """Return a field's choices. Each is the text that the browser sends, the title, and the value."""
+    """Return a field's choices. Each consists of the text that the browser sends, a title and a value."""
     if field.kind is FieldKind.YES_NO:
         return [("yes", "Yes", True), ("no", "No", False)]
     return [(str(place), choice.title, choice.value) for place, choice in enumerate(field.choices)]
 
 
 def _value_of(view: FieldView) -> Any:
-    """Return the value that the control's texts mean.
+    """Convert a control's texts to a value.
 
     Raises:
         FieldInvalid: The texts are not a valid value. The message is a sentence for the reader.
@@ -335,7 +336,7 @@ def _read_text(field: FormField, text: str) -> Any:
             return ""
         return _nothing(field, "Fill this in.")
     if any(unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t" for char in typed):
-        raise FieldInvalid("It contains a character that cannot be shown. Type it again.")
+        raise FieldInvalid("The text contains a character that cannot be shown. Type it again.")
     match field.kind:
         case FieldKind.WHOLE:
             return int(typed) if _WHOLE_PATTERN.fullmatch(typed) else typed
@@ -380,5 +381,5 @@ def _moment(view: FieldView) -> Any:
 
 
 def _newlines(text: str) -> str:
-    """Return a text in which each newline is LF, as typed. Browsers send CR and LF for each newline."""
+    """Return a text with LF newlines, as the reader typed it. Browsers send CR and LF for each newline."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -26,7 +26,7 @@ OpenQuestions = Mapping[str, Mapping[str, Any]]
 
 TOKEN: Final = "token"  # noqa: S105 - the name of a control
 DECISION: Final = "decision"
-"""The name of both buttons. Their values are `answer` and `decline`."""
+"""The name that both buttons share. Their values are `answer` and `decline`."""
 
 _MAX_HEADING_CHARS: Final = 140
 """The longest first line that becomes a heading."""
@@ -45,11 +45,11 @@ _MAX_PAIRS: Final = 10_000
 
 
 class PostUnreadable(Exception):
-    """The body was not sent by a page with this form. A browser never sends such a body without help."""
+    """The body was not sent by a page with this form. No browser sends such a body by itself."""
 
 
 class QuestionKind(Enum):
-    """The kinds of questions on a page. Templates compare these names."""
+    """The kinds of questions on a page. Templates use these names."""
 
     FORM = "form"
     CONFIRMATION = "confirmation"
@@ -77,7 +77,7 @@ class QuestionView:
     """The rest of the message, below the heading."""
     fields: tuple[FieldView, ...] = ()
     url: str | None = None
-    """The link's address; None if the page must not make the address a link."""
+    """The link's address; None if the page must not link to it."""
     shown_url: str = ""
     host: str = ""
     choice: str = ""
@@ -219,7 +219,7 @@ def _host_of(url: str) -> str:
     return ""
 
 
-# Form texts to answers
+# Conversion from form texts to answers
 
 
 def _read_question(

@@ -84,8 +84,8 @@ class PageRenderer:
 
 
 def _check_templates(environment: jinja2.Environment, folder: Path, ours: Sequence[str]) -> None:
-    """Check the templates in a folder. Each must be readable, replace a package template or be used by another
-    template, and use only values that pages have.
+    """Check the templates in a folder. Each must be readable, and use only values that pages have. It must replace a
+    package template, or be used by another template.
 
     Args:
         environment: Loads templates from the folder and from the package.

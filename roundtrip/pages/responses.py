@@ -35,7 +35,8 @@ class FormTokens:
     """Form tokens, which ensure that only the page shown for a round can answer that round.
 
     A token ties together the page address, the reader, the round and the wording of its questions. Another site cannot
-    forge a token, and another reader cannot use it. The form in an old tab becomes invalid.
+    forge a token, and another reader cannot use it. Once the round or the wording has changed, the form in an old tab
+    is invalid.
 
     Args:
         keys: Secrets. The first key signs and all keys verify, so that keys can be rotated.
@@ -46,7 +47,7 @@ class FormTokens:
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         if not keys or any(len(key) < _MIN_KEY_BYTES for key in keys):
-            raise ValueError(f"keys must have at least one key, and each key at least {_MIN_KEY_BYTES} bytes")
+            raise ValueError(f"keys must have at least one key, each with at least {_MIN_KEY_BYTES} bytes")
         self._keys = tuple(keys)
 
     def issue(self, ticket: str, subject: str | None, round_id: str, questions: OpenQuestions) -> str:

@@ -1,5 +1,5 @@
-"""Question page settings for `Server(pages=Pages(base_url=...))`, and a page look that is legible in light and dark
-mode.
+"""Question page settings for `Server(pages=Pages(base_url=...))`, and checks that page colors are legible in light and
+dark mode.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class Pages:
             with it, whatever the request's `Host` header says. None for a server that is used only over stdio.
         local: True to open a page in the user's browser on this machine if a stdio client cannot ask. You can also pass
             a function that opens the address itself, and returns False if that failed. The environment variable
-            ROUNDTRIP_LOCAL_PAGES overrides roundtrip's choice: 1 if a browser can open although roundtrip expects none,
-            0 to open no local pages.
+            ROUNDTRIP_LOCAL_PAGES overrides roundtrip's choice: 1 opens local pages even if roundtrip detects no
+            browser, and 0 opens none.
         authenticate: Returns the browser's user: an access token, or the text that `Server(principal=...)` returns for
             that user. It can also return a login response, such as a redirect, or None, which becomes a 401. If it is
             set, only the user whose client made the call can open the call's page. If it is not set, anyone with the

@@ -43,7 +43,7 @@ from roundtrip.untrusted import mapping_of
 ClientKind = Literal["forms", "links", "none"]
 """What the client declares that it can show: forms and links, only links, or neither."""
 PlayedState = Literal["executing", "awaiting_input", "completed", "failed", "declined", "cancelled"]
-"""A call's state as the client sees it. The names are those of the states in a trace."""
+"""A call's state as the client sees it. Traces use the same names."""
 
 _REVISIONS: Final = {Era.RETRY: FIRST_OF_RETRY_ERA, Era.LIVE: max(HANDSHAKE_PROTOCOL_VERSIONS)}
 _MAX_ROUNDS: Final = 100

@@ -15,7 +15,7 @@ from roundtrip.trace.page.requests import FormInvalid
 from roundtrip.untrusted import list_of, mapping_of
 
 _MAX_DEPTH: Final = 8
-"""How deep nested references and alternatives are followed in a schema."""
+"""The depth to which nested references and alternatives in a schema are followed."""
 _MAX_POSTED: Final = 1000
 
 
@@ -83,7 +83,7 @@ def parse_posted(value: object) -> Posted:
     """Check the form texts that the page sent. They must map each control name to a list of texts.
 
     Raises:
-        ValueError: The value has another shape.
+        ValueError: The value is not such a mapping.
     """
     if not isinstance(value, dict) or len(cast("dict[str, object]", value)) > _MAX_POSTED:
         raise ValueError(f"fields must be an object with at most {_MAX_POSTED} members")

@@ -88,8 +88,8 @@ class OpenQuestion:
         Args:
             action: `accept`, `decline` or `cancel`.
             posted: The texts in the form fields.
-            text: The answer to a sampling request, or to a roots request. The latter has one folder address on each
-                line.
+            text: The answer to a sampling request, or to a roots request. For a roots request, each line has one folder
+                address.
 
         Raises:
             ValueError: The action is unknown, or `text` is not a string.

@@ -58,7 +58,7 @@ class RunningPage:
     listening: socket.socket
     """The socket that the page listens on."""
     opener: Mapping[str, str] | None = None
-    """The environment in which to start the browser; None to open no browser."""
+    """The environment in which to start the browser; if it is None, no browser is opened."""
     writer: TestWriter | None = None
     ready: anyio.Event = field(default_factory=anyio.Event, init=False)
     """Set once the first worker accepts requests."""

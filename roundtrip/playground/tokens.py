@@ -51,7 +51,8 @@ def call_id_in_token(token: str) -> str | None:
 def _view(token: str, keys: Sequence[bytes]) -> TokenView | None:
     try:
         view = view_token(token, keys)
-        # If a server has `keys=`, this process does not know them. So a token may be valid even if this check fails.
+        # If a server has `keys=`, this process does not know its keys. So a token may be valid even if this check
+        # fails.
         return view_token(token) if keys and view.signature is SignatureCheck.INVALID else view
     except TokenRejected:
         return None

@@ -25,7 +25,7 @@ class FieldInvalid(Exception):
 
 
 class FieldKind(Enum):
-    """Kind of values that a field holds."""
+    """Kind of value that a field holds."""
 
     TEXT = "text"
     WHOLE = "whole number"
@@ -56,20 +56,18 @@ class FormField:
     choices: tuple[FieldChoice, ...] = ()
     format: str | None = None
     least: float | None = None
-    """The smallest number, the shortest text length, or the fewest choices."""
+    """The minimum value, text length or number of choices."""
     most: float | None = None
     has_default: bool = False
     default: Any = None
 
     @property
     def bounds(self) -> str | None:
-        """Describe the smallest and the largest value, length or number of choices in words. Return None if there is no
-        limit.
-        """
+        """Describe the field's limits in words, such as `at least 3 characters`. Return None if there is no limit."""
         return self.bounds_in(_number)
 
     def bounds_in(self, number: Callable[[float], str]) -> str | None:
-        """Describe the same limits as `bounds`, but format the numbers with another function."""
+        """Describe the field's limits as `bounds` does, but format the numbers with the given function."""
         unit = {FieldKind.TEXT: " characters", FieldKind.SEVERAL: " of them"}.get(self.kind, "")
         match (self.least, self.most):
             case (None, None):
@@ -82,7 +80,9 @@ class FormField:
                 return f"{number(least)} to {number(most)}{unit}"
 
     def check(self, value: Any, *, has_format: bool = True) -> None:
-        """Raise FieldInvalid unless a JSON value fits the field. `has_format=False` skips a text's format check."""
+        """Raise FieldInvalid unless a JSON value fits the field. `has_format=False` skips the check of a string's
+        format.
+        """
         wanted, is_of_kind = _RULES[self.kind]
         if not is_of_kind(value):
             raise FieldInvalid(f"it must be {wanted}")
@@ -228,4 +228,4 @@ FORMATS: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = {
     "date": ("a date, such as 2026-07-28", _is_date),
     "date-time": ("a date and time, such as 2026-07-28T09:30:00Z", _is_date_time),
 }
-"""For each format, its description and a function that checks a text."""
+"""For each format, its description and a function that checks a string."""

@@ -1,9 +1,9 @@
 """Forms: render schemas as the protocol requires, parse answers into values, and explain invalid answers.
 
 The protocol's forms are flat objects with strings, numbers, booleans and enums, without nesting, `$ref` or null (F1-F4
-in specs/protocol.md). Pydantic renders much more. This module flattens Pydantic's schemas, and rejects fields that
-cannot be flattened. A form cannot express some rules, such as a pattern or an exclusive bound. The form leaves out
-these rules, but the answer must still satisfy them.
+in specs/protocol.md). Pydantic's schemas allow much more. This module flattens them, and rejects fields that cannot be
+flattened. A form cannot express some rules, such as a pattern or an exclusive bound. The form leaves out these rules,
+but the answer must still satisfy them.
 """
 
 import json
@@ -45,7 +45,7 @@ class Form(NamedTuple):
     single: bool = False
     """True if the form has only the field `value`, and that field's value is the answer."""
     choices: bool = False
-    """True for a form made from a mapping of choices, whose values travel as text."""
+    """True if the form was made from a mapping of choices; the values are then sent as text."""
 
     def parse(self, content: Mapping[str, Any] | None) -> Any:
         """Return an accepted answer's value.
@@ -62,7 +62,7 @@ class Form(NamedTuple):
         return answer.value if self.single else answer
 
     def plain(self, value: Any) -> Any:
-        """Return the form content that `parse` would read as this value.
+        """Return the form content for a value; the reverse of `parse`.
 
         Raises:
             ValueError: The value cannot be converted to JSON, or does not belong to this form.
@@ -188,7 +188,9 @@ def _form_of_type(schema: Any) -> Form:
 
 
 class _Choice(NamedTuple):
-    """One choice value. As a cache key, it distinguishes values that compare equal, such as 0, False and 0.0."""
+    """One choice, for use in a cache key. The text and the type distinguish values that compare equal, such as 0, False
+    and 0.0.
+    """
 
     value: Any
     title: str
@@ -200,7 +202,7 @@ class _Choice(NamedTuple):
 def _form_of_choices(choices: tuple[_Choice, ...], *, several: bool) -> Form:
     texts = {choice.text: choice.value for choice in choices}
     if not choices or len(texts) != len(choices):
-        raise SchemaNotRenderable("a choice must have values, and their texts must differ", field=None)
+        raise SchemaNotRenderable("a choice must have values, and the values must differ as text", field=None)
     options = [{"const": choice.text, "title": choice.title} for choice in choices]
     one = AfterValidator(texts.__getitem__)
     chosen: Any = Annotated[Literal[tuple(texts)], one]
@@ -257,7 +259,7 @@ class _FieldRenderer(NamedTuple):
         if _is_titled(shape.get("oneOf")):
             return {"type": "string", "oneOf": shape["oneOf"]}
         if (choices := _choices(shape)) is not None:
-            # Clients before 2025-11-25 know only this form of titles. Authors write it with WithJsonSchema.
+            # Clients before 2025-11-25 read titles only from `enumNames`, which authors can set with WithJsonSchema.
             return {"type": "string", "enum": self._texts(choices), **self._copied("enumNames")}
         match shape.get("type"):
             case "boolean":
@@ -328,8 +330,8 @@ def _is_titled(options: Any) -> bool:
 
 def _bounds(shape: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     bounds = {key: shape[key] for key in ("minimum", "maximum") if key in shape}
-    # Forms have only inclusive bounds. An integer's exclusive bound becomes inclusive by moving it by 1; a float's is
-    # left out, and validation checks it.
+    # Forms have only inclusive bounds. Move an integer's exclusive bound by 1 to make it inclusive. Leave out a float's
+    # exclusive bound, which validation checks later.
     if whole:
         if "exclusiveMinimum" in shape:
             bounds["minimum"] = max(shape["exclusiveMinimum"] + 1, bounds.get("minimum", -math.inf))

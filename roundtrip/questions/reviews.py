@@ -19,9 +19,7 @@ class Review(NamedTuple):
 
 
 class ReviewForm:
-    """Several forms combined into one, with the earlier answers as defaults. The form's digest ignores these
-    answers.
-    """
+    """Several forms combined into one, with the earlier answers as defaults. The form's digest ignores the defaults."""
 
     def __init__(self, parts: Mapping[str, tuple[Form, Mapping[str, Any]]]) -> None:
         self._parts = parts
@@ -81,7 +79,7 @@ class ReviewForm:
         }
 
     def plain(self, value: Any) -> Any:
-        """Return the form content that `parse` would read as this value."""
+        """Return the form content for a value; the reverse of `parse`."""
         return value
 
 

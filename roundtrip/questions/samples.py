@@ -20,8 +20,8 @@ _FENCED: Final = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 class Sampled(Generic[T]):
     """Result of `ctx.sample`.
 
-    `text` is the answer's text, or "" if the answer has no text. `result` is the `result_type` value, or the text if no
-    type was given. `message` is the whole answer.
+    `text` is the answer's text, or "" if the answer has no text. `result` is the value of type `result_type`, or the
+    text if no type was given. `message` is the whole answer.
     """
 
     text: str
@@ -36,7 +36,7 @@ def text_of(message: CreateMessageResult | CreateMessageResultWithTools) -> str:
 
 
 def instruction_for(result_type: Any) -> str:
-    """Return an instruction for the model to answer with a value of this type."""
+    """Return an instruction that asks the model for a value of this type."""
     schema = json.dumps(adapter_for(result_type).json_schema(), separators=(",", ":"))
     return f"Answer with JSON that fits this schema, and with nothing else: {schema}"
 

@@ -91,7 +91,7 @@ class Question(ABC):
 
         Args:
             complaint: Why the last answer was not valid.
-            filled_in: An earlier answer. The form shows the answer's valid fields as defaults.
+            filled_in: An earlier answer, whose valid fields become the form's defaults.
         """
 
     def sent(self, complaint: str | None = None, filled_in: Any = None) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Question(ABC):
 
     @abstractmethod
     def read(self, response: InputResponse) -> tuple[Outcome, Any]:
-        """Return an answer's outcome, and the data from which `restore` makes the outcome again.
+        """Return an answer's outcome, and the data from which `restore` can recreate it.
 
         Raises:
             AnswerInvalid: The answer does not fit the question, or belongs to another kind of question.
@@ -118,7 +118,9 @@ class Question(ABC):
 
     @abstractmethod
     def plain(self, value: Any) -> Any:
-        """Return a value in the JSON form that `restore` reads. The value is a page's answer, or replaces an answer."""
+        """Return a value in the JSON form that `restore` reads. The value is an answer that was given on a page, or a
+        replacement for an answer.
+        """
 
     def require(self, key: str, capabilities: ClientCapabilities | None) -> None:
         """Raise CapabilityMissing unless the client declared that it can answer this kind of question (S6)."""
@@ -318,7 +320,7 @@ class RootsQuestion(ModelQuestion):
 
 
 class ExternalQuestion(Question):
-    """A question that no client is asked. One of the leg's settlers provides the outcome."""
+    """A question that is never sent to a client. One of the leg's settlers provides the outcome."""
 
     __slots__ = ("by",)
     by: str
@@ -367,15 +369,15 @@ class PendingQuestion:
     """The question's earlier name, if it was renamed."""
     complaint: str | None = None
     consented: bool = False
-    """True if the user agreed to visit the page. The user may also have finished there."""
+    """True if the user agreed to visit the page. The user may already have finished on the page."""
     decisive: bool = False
     """True if declining the question ends the call, because a consumer needs the bare value."""
     lost: tuple[str, ...] = ()
-    """The parts whose change caused the server to drop an answer."""
+    """The changed parts that caused the server to drop an answer."""
     guess: Any = NOTHING
     """An answer that has arrived, but must be counted as a guess before it is read."""
     invalid_answer: Any = None
-    """The last answer, if it was invalid. The form shows the fields that were valid as defaults."""
+    """The last answer, if it was invalid. Its valid fields become the form's defaults."""
     names: tuple[str, ...] = ()
     """The question's name, then its former names."""
     is_over: bool = False
@@ -408,7 +410,7 @@ def question_of(marker: Marker | Review) -> Question:
     """Return a marker's question.
 
     Raises:
-        SchemaNotRenderable: The protocol cannot show its schema.
+        SchemaNotRenderable: The protocol cannot show the marker's schema.
     """
     if isinstance(marker, (SdkElicit, Review)):
         return FormQuestion(marker)

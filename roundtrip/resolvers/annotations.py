@@ -20,7 +20,7 @@ from roundtrip.resolvers.signatures import (
 )
 
 Reject = Callable[[Any, str], None]
-"""A function that rejects a value that looks like a marker but would not fill the parameter.
+"""Rejects a value that looks like a marker but would not fill the parameter.
 
 The value is the parameter's default, or a part of its annotation. The second argument describes the parameter.
 """

@@ -1,4 +1,4 @@
-"""Checks that a resolver's question fits the parameter that it fills. Only making a plan needs this module."""
+"""Checks that a resolver's question fits the parameter that it fills. This module is needed only to make a plan."""
 
 import functools
 from types import NoneType
@@ -21,7 +21,7 @@ else:
     load_on_use(globals(), "roundtrip.questions.forms")
 
 _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
-"""Pairs of types. A value of the first type fits the second type, although the first is not a subclass."""
+"""Pairs of types. A value of the first type fits the second type, even if the first is not a subclass."""
 
 
 def elicited(arm: Any) -> Any:
@@ -60,7 +60,7 @@ def asked_type(arm: Any) -> Any:
 
 
 def must_ask(returns: Any, filled: Any) -> bool:
-    """Return True if None as the function's result can only mean that the function forgot to return its question."""
+    """Return True if the function can return None only by mistake, because it forgot to return its question."""
     arms = arms_of(returns)
     return (
         bool(arms)
@@ -94,8 +94,7 @@ def remembered_adapter(returns: Any, filled: Any, subject: str) -> TypeAdapter[A
 
 
 def misfit(returns: Any, filled: Any) -> tuple[str, str] | None:
-    """If no answer can fit, return the names of the type that a resolver asks for and the type that its parameter
-    takes.
+    """If no answer can fit, return two type names: what a resolver asks for, and what its parameter takes.
 
     Args:
         returns: The resolver's return annotation.

@@ -59,7 +59,7 @@ class Resolve(SdkResolve):
         if inline:
             check_inline(fn, subject=f"Resolve({display_name(fn)})")
         if isinstance(former_names, str):
-            raise TypeError(f"former_names must be a sequence of names, got {former_names!r}; give ({former_names!r},)")
+            raise TypeError(f"former_names must be a sequence of names, got {former_names!r}; use ({former_names!r},)")
         if name == "":
             raise ValueError("Resolve(name='') must not be empty; leave out name= to use the function's name")
         for given in (name, *former_names):
@@ -116,9 +116,9 @@ def Depends(
 ) -> Any:
     """Fill a parameter by running `fn`: `account: Account = Depends(current_account)`.
 
-    `Depends` is another spelling of `Resolve`, as a default or in `Annotated`. Use it for values that a request needs
-    and that no user is asked for. A generator function or a context-manager class is entered before the body and exited
-    when the leg ends.
+    `Depends` is another spelling of `Resolve`, as a default or in `Annotated`. Use it for values that need no answer
+    from a user. A generator function or a context-manager class is entered before the body and exited when the leg
+    ends.
 
     Args:
         fn: A function, coroutine function, generator function, method, class, callable object or partial.
@@ -128,7 +128,7 @@ def Depends(
             cancel scope need this option.
 
     Returns:
-        A marker. Its static type is Any, so that it may be the default of any parameter.
+        A marker. Its static type is Any, so that type checkers accept it as any parameter's default.
 
     Example:
         ```python

@@ -46,7 +46,7 @@ class NodeOutcomes:
 
 
 class Reused(NamedTuple):
-    """Outcomes that a leg knows before any node runs, by node, and the nodes that the leg can therefore skip."""
+    """The outcomes that a leg knows before any node runs, and the nodes that the leg can therefore skip."""
 
     outcomes: dict[int, Outcome]
     skipped: set[int]

@@ -101,7 +101,7 @@ class Plan(NamedTuple):
     lanes: tuple[int | None, ...] = ()
     """For each node that runs in a thread, its lane. Nodes in one lane depend on each other and share a thread."""
     home: int | None = None
-    """The lane whose thread runs a plain body: the lane of the body's first parameter with a lane."""
+    """The lane whose thread runs a plain body: the first lane among the body's parameters."""
 
     def downstream(self, index: int) -> tuple[int, ...]:
         """Return the nodes that need this node, directly or through other nodes."""

@@ -26,9 +26,7 @@ from roundtrip.resolvers.signatures import (
 )
 
 ResolvedParameters = Mapping[str, tuple[Marker, bool]]
-"""A function's parameters that have a marker. Each maps to its marker, and to True if the function takes the outcome
-instead of the value.
-"""
+"""Maps each marked parameter to its marker, and to True if the function takes the outcome instead of the value."""
 
 Replacements = Mapping[Hashable, Callable[..., Any]]
 """Replacement functions. The key is the identity of the function that is replaced."""
@@ -81,7 +79,7 @@ class _Planner:
     functions: dict[Hashable, Callable[..., Any]] = field(default_factory=dict[Hashable, Callable[..., Any]])
     drafts: dict[Hashable, _Draft] = field(default_factory=dict[Hashable, _Draft])
     order: list[_Draft] = field(default_factory=list[_Draft])
-    """All nodes. Each comes after the nodes that it needs."""
+    """All nodes, each after the nodes that it needs."""
 
     def plan(self, resolved: ResolvedParameters, filled: Mapping[str, Any]) -> Plan:
         roots = {
@@ -137,7 +135,7 @@ class _Planner:
                 cycle = labels[list(open_).index(base) :]
                 raise CircularDependencyError(
                     f"{self.owner}: resolvers must not need each other in a cycle, got "
-                    f"{' -> '.join([*cycle, cycle[0]])}; give one of them its value in another way"
+                    f"{' -> '.join([*cycle, cycle[0]])}; make one of them independent of the others"
                 )
             if who in self.drafts:
                 self._merge(self.drafts[who], marker)
@@ -177,7 +175,7 @@ class _Planner:
         label = display_name(marker.fn)
         who_asked = identity(marker.fn)
         self.functions[who_asked] = marker.fn
-        # A replacement keeps the name of the replaced function, and so it keeps the answers in flight.
+        # A replacement keeps the name of the replaced function, so answers that are already in flight remain valid.
         fn = self.replacements.get(who_asked, marker.fn)
         is_replaced = fn is not marker.fn
         # An author may pass any object, despite the annotation on `Resolve`.
@@ -205,8 +203,7 @@ class _Planner:
         returns = fn if inspect.isclass(fn) else hints.get("return", Any)
         check_asking(returns, label, f"{self.owner}, parameter {parameter!r}")
         draft = _Draft(who, fn, label, key, former, remember, inline, _is_entered(marker, fn), returns, filled)
-        # A parameter that a partial has bound already has its value. An argument with the same name must not replace
-        # that value.
+        # A partial has given this parameter a value, which an argument with the same name must not replace.
         bound = given_by_partials(fn)
         parameters = [parameter for parameter in signature.parameters.values() if parameter.name not in bound]
         if isinstance(marker, Dependency) and not is_replaced:
@@ -298,8 +295,8 @@ class _Planner:
             if unfit is not None:
                 asked, taken = unfit
                 raise InvalidSignature(
-                    f"{consumer}: parameter {parameter!r} must take what its resolver {draft.label!r} asks for, "
-                    f"{asked}, got {taken}; annotate it with {asked}, or ask for {taken}"
+                    f"{consumer}: resolver {draft.label!r} asks for {asked}, but parameter {parameter!r} takes {taken}"
+                    f"; annotate the parameter with {asked}, or ask for {taken}"
                 )
 
     # The methods below assign names, paths and consumers.
@@ -349,15 +346,13 @@ class _Planner:
             for name in node.names[1:]:
                 if names.setdefault(name, node.index) != node.index:
                     raise InvalidSignature(
-                        f"{self.owner}: {node.label!r} has the former name {name!r}, which is also a name of "
-                        f"{nodes[names[name]].label!r}, now or formerly; a running call's answer could belong to either"
+                        f"{self.owner}: {node.label!r} has the former name {name!r}, which is also a current or former "
+                        f"name of {nodes[names[name]].label!r}; a running call's answer could belong to either"
                     )
         return names
 
     def _note_consumers(self, resolved: ResolvedParameters, roots: Mapping[str, _Mention]) -> None:
-        """Record each node's first parameter that takes the bare value, in the order in which the nodes would run one
-        by one.
-        """
+        """Record which parameter would take each node's bare value first if the nodes ran one by one."""
         unread = iter(self.order)
         last = -1
         for parameter, (_, outcome) in resolved.items():
@@ -456,7 +451,7 @@ def _options(marker: Marker) -> tuple[str | None, tuple[str, ...], bool, bool]:
 
 
 def _lanes(nodes: Sequence[Node], roots: Sequence[Input]) -> tuple[tuple[int | None, ...], int | None]:
-    """Return the lane of each node that runs in a thread, and the lane of the first root that has one.
+    """Return the lane of each node that runs in a thread, and the first lane among the roots.
 
     Two nodes that run in threads share a lane if one needs the other, directly or through nodes that run elsewhere.
     """
@@ -467,8 +462,7 @@ def _lanes(nodes: Sequence[Node], roots: Sequence[Input]) -> tuple[tuple[int | N
             lane[index] = index = lane[lane[index]]
         return index
 
-    # For each node, the threaded nodes whose values may have reached it: the node itself, or the nearest threaded nodes
-    # that it needs.
+    # Each node in a thread has itself here. Any other node has the nearest nodes in threads among those that it needs.
     nearest: list[set[int]] = []
     for node in nodes:
         needed = set[int]().union(*(nearest[need] for need in node.needs))

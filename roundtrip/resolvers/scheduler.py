@@ -40,8 +40,8 @@ class LastFunctions(Protocol):
         """Return the next function to run; None if the loop must take over.
 
         Args:
-            fill: Adds the values of the tool's filled parameters. Returns False if the user declined one of their
-                questions.
+            fill: Adds the values of the tool's filled parameters. Returns False if the user declined a question for one
+                of them.
         """
         ...
 
@@ -77,7 +77,7 @@ class Scheduler:
     """Knows the answers to questions, and the values that remembered nodes have kept."""
     threads: Threads
     managers: Managers | None = None
-    """Exits context managers. Without it, dependencies must not make context managers."""
+    """Exits context managers. If it is None, dependencies must not make context managers."""
     reused: Reused | None = None
     """Outcomes of nodes that another plan has already run for this request."""
     is_isolated: Callable[[BaseException], bool] | None = None
@@ -96,7 +96,7 @@ class Scheduler:
     settled: list[Outcome | None] = field(init=False)
     """Each node's outcome; None until the node is settled."""
     _missing: list[int] = field(init=False)
-    """For each node, how many of the nodes that it needs are not settled."""
+    """For each node: how many of its needed nodes are not settled yet."""
     # Heaps, so that the first node in plan order runs first. Context managers are entered one at a time, in the leg's
     # own asyncio task: any other task would have ended before the body begins.
     _ready: list[int] = field(default_factory=list[int], init=False)
@@ -151,7 +151,7 @@ class Scheduler:
     def fill(self, values: dict[str, Any]) -> bool:
         """Add the values of the tool's filled parameters.
 
-        Return False, and set `declined`, if the user declined one of their questions.
+        Return False, and set `declined`, if the user declined a question for one of them.
         """
         return all(self._take(root, values) for root in self.plan.roots)
 
@@ -170,7 +170,7 @@ class Scheduler:
         for index, outcome in reused.outcomes.items():
             self.settled[index] = outcome
         for node in self.plan.nodes:
-            # For a skipped node, count one need too many, so that the count never reaches 0.
+            # For a skipped node, count one need more than it has, so that the count never reaches 0.
             needed = sum(self.settled[need] is None for need in node.needs)
             self._missing[node.index] = needed + (node.index in reused.skipped)
 
@@ -538,7 +538,7 @@ class _PlainNodes:
         return True
 
     def delays_others(self) -> bool:
-        """Return True if a plain function in another lane is waiting and could run at the same time as this one."""
+        """Return True if a waiting plain function in another lane could run at the same time as this one."""
         return self._group is not None and self.node is not None and self._scheduler.delays_others(self.node)
 
     def continue_beside(self) -> None:

@@ -126,7 +126,7 @@ def wants_outcome(filled: Any) -> bool:
 
 
 def arms_of(annotation: Any) -> tuple[Any, ...]:
-    """Return a union's members; if the annotation is not a union, return only the annotation.
+    """Return a union's members; for any other annotation, return only the annotation.
 
     `Annotated` and type aliases are replaced by the types that they contain.
     """

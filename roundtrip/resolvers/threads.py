@@ -30,7 +30,7 @@ class HeldThread(Protocol):
 
 
 class PlainRun(Protocol):
-    """Functions that a thread runs one after the other. The thread and the loop never use this object at once."""
+    """Functions that a thread runs one after the other. The thread and the loop never use this object concurrently."""
 
     value: Any
     """The value that the last function returned, if the loop must handle it."""
@@ -44,7 +44,7 @@ class PlainRun(Protocol):
         ...
 
     def delays_others(self) -> bool:
-        """Return True if a function is waiting that could run in another thread."""
+        """Return True if a waiting function could run in another thread."""
         ...
 
     def continue_beside(self) -> None:
@@ -57,7 +57,7 @@ class Threads(Protocol):
 
     @property
     def share_one(self) -> bool:
-        """Return True if all lanes still share one thread, and that thread is free."""
+        """Return True if all lanes still share one thread, and that thread is idle."""
         ...
 
     def start(self, lane: Hashable) -> None:

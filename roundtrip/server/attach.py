@@ -1,8 +1,8 @@
 """Installation on a low-level SDK server: the token boundary, the leg runner and the wrapped functions.
 
 `roundtrip.Server` uses this module, and so can any server that is built on the SDK's low-level server. `install` adds
-the token boundary and the leg runner. `wrap` makes a function that asks questions look like a plain function to the
-server. `Attached` holds a server's roundtrip parts for the rest of the package; a `Server` has them as
+the token boundary and the leg runner. `wrap` makes a plain function that serves the legs of a function that asks
+questions. `Attached` holds a server's roundtrip parts, which other modules use. A `Server` has them as
 `server.internals`.
 """
 
@@ -74,7 +74,7 @@ def install(
     Args:
         server: The server. Its list of middlewares is changed.
         parts: The keys, the ledger and everything else that legs use.
-        host: The server that contexts show as `ctx.mcp_server`.
+        host: The value of `ctx.mcp_server`.
         subject_of: Returns the name of a request's tool, prompt or template, for logs and traces.
 
     Returns:
@@ -97,7 +97,7 @@ def _make_context(**options: Any) -> Context[Any, Any]:
 
 
 class Attached:
-    """The roundtrip parts of one server: what its legs use, its stored calls, and what tests change."""
+    """One server's roundtrip parts: those that its legs use, its stored calls, and its overrides for tests."""
 
     low_level: LowLevelServer[Any]
     """The SDK's low-level server."""
@@ -111,8 +111,7 @@ class Attached:
         """The plans in which `overrides` can replace functions."""
         self.storage = Storage(stored_features)
         self.stored_calls: StoredCalls | None = None
-        """The calls that users answer on pages or that models answer; None if the server's channels need no such calls.
-        """
+        """Calls whose questions are answered by users on pages, or by models; None if no channel needs such calls."""
         self._features = extensions_of(parts, stored_of=lambda: self.stored_calls)
         """The server's features, outermost first."""
 
@@ -128,7 +127,7 @@ class Attached:
 
     @property
     def own_routes(self) -> list[Route]:
-        """Return the routes that the author added beside MCP, such as the pages that `ElicitUrl` opens."""
+        """Return the author's HTTP routes outside MCP, such as the pages that `ElicitUrl` opens."""
         return self._routes()
 
     @property
@@ -137,13 +136,13 @@ class Attached:
         raise NotImplementedError
 
     def asking_item(self, kind: Shelf, identifier: str) -> str | None:
-        """Return the asking prompt with this name, or the asking resource that serves this URI, by its registered name
-        or template; None if another item serves it, or none.
+        """Return the name of the asking prompt, or the template of the asking resource, that serves this name or URI;
+        None if no asking item serves it.
         """
         raise NotImplementedError
 
     def identity(self) -> probe.Identity:
-        """Return the facts that all instances of the service must share. Call it after all tools are registered."""
+        """Return the facts that all instances of the service must share. Register all tools first."""
         identity = self._identity()
         return identity if self.stored_calls is None else identity._replace(channels=self.stored_calls.channel_names)
 
@@ -151,7 +150,7 @@ class Attached:
         raise NotImplementedError
 
     def own_lifespan(self) -> AbstractAsyncContextManager[Any]:
-        """Return the server's lifespan, to enter it without a transport."""
+        """Return the server's lifespan, for use without a transport."""
         return self.low_level.lifespan(self.low_level)
 
     @cached_property
@@ -182,8 +181,8 @@ class Attached:
                 "for that; pass seal_keys= together with request_state_security="
             )
         function.extensions += tuple(each for each in self._features if each.concerns(function))
-        # The policy has one time limit for all tools, so it must be the longest one. A tool's shorter limit is in its
-        # journal.
+        # The policy has one time limit for all tools, so use the longest. A journal's deadline enforces a tool's
+        # shorter limit.
         policy = self.parts.protection.policy
         policy.ttl = max(policy.ttl, function.limits.ttl)
         self.track(function.planned)
@@ -196,7 +195,7 @@ class ServerInternals(Attached):
         parts: What the server's legs use.
         tools: The server's tools.
         catalog: Returns the catalog of prompts and resources.
-        resources_for: Yields the URIs and URI templates that match a URI, in the order in which they serve it.
+        resources_for: Yields the URIs and URI templates that match a URI, in lookup order.
         routes: Returns the author's routes.
         masks_errors: The author's choice, if there is one.
     """
@@ -204,7 +203,9 @@ class ServerInternals(Attached):
     doctor_probe: probe.Probe | None = None
     """The tool that answers `roundtrip doctor`, if the server has it."""
     warns_of_readable_errors = True
-    """False if only the developer can reach this server, or if the log has the warning."""
+    """True until the server has warned that clients can read error texts. It is False from the start if only the
+    developer can reach the server.
+    """
 
     def __init__(
         self,
@@ -221,9 +222,7 @@ class ServerInternals(Attached):
         self._catalog = catalog
         self._resources_for = resources_for
         self.masks_errors = masks_errors
-        """True if clients may not read the texts of exceptions that tools did not catch; None if the author did not
-        choose.
-        """
+        """True to hide the texts of uncaught exceptions from clients; None if the author did not choose."""
 
     def is_one_of(self, workers: int, *, group: str) -> None:
         """Tell the probe how many workers serve together.
@@ -257,7 +256,7 @@ class ServerInternals(Attached):
 Lifespan = Callable[[LowLevelServer[Any]], AbstractAsyncContextManager[Any]]
 
 Serve = Callable[[dict[str, Any], Any], Awaitable[Any]]
-"""A function that serves one leg. It receives the client's arguments, and the context that the host passes or None."""
+"""A function that serves one leg. It receives the client's arguments, and the host's context or None."""
 
 
 def wrap(
@@ -270,7 +269,8 @@ def wrap(
     Args:
         signature: The signature of the function that asks questions.
         serve: Serves one leg of that function.
-        context_type: The annotation by which the host knows where to pass its context; None if it passes no context.
+        context_type: The annotation that marks the parameter for the host's context; None if the host passes no
+            context.
     """
     fn = signature.fn
     hints = hints_of(fn)
@@ -305,7 +305,7 @@ def _makes_spans(middleware: object) -> bool:
 class LazySpans:
     """The SDK's span middleware, which is skipped if no tracer provider is set and the request carries no trace.
 
-    Without a provider, spans are never recorded, but creating them takes a twentieth of a call's time. A client's trace
+    Without a provider, nothing records the spans, but creating them would take 5 % of a call's time. A client's trace
     is always passed on to the services that its call uses.
     """
 
@@ -320,7 +320,7 @@ class LazySpans:
 
 
 def _recorded(lifespan: Lifespan, legs: LegRunner) -> Lifespan:
-    """Return a lifespan that also runs tasks and, when it ends, writes all recorder lines."""
+    """Return a lifespan that also runs tasks, and writes all recorder lines when it ends."""
 
     @asynccontextmanager
     async def lifespan_recorded(server: LowLevelServer[Any]) -> AsyncGenerator[Any]:

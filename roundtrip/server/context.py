@@ -101,13 +101,13 @@ class Context(AskingContext[LifespanContextT, RequestT]):
             The resource's contents, each with `.content` (text or bytes) and `.mime_type`.
 
         Raises:
-            ResourceNotFoundError: No resource that the client may see has that URI.
-            BodyMistake: The resource asks questions, and in the retry era this call cannot deliver the answers to it.
+            ResourceNotFoundError: The client can see no resource with that URI.
+            BodyMistake: The resource asks questions, and the call is not in the live era.
         """
         try:
             return list(await super().read_resource(uri))
         except RuntimeError as error:
-            # A resource that fails raises a resource error. The SDK raises RuntimeError only for a resource that asks.
+            # The SDK raises RuntimeError only if the resource asks. Any other failure raises a resource error.
             raise BodyMistake(
                 f"ctx.read_resource() must read a resource that does not ask questions, got {str(uri)!r}; ask in this "
                 "function instead, and put code that the resource shares into a plain function"
@@ -118,13 +118,13 @@ class Context(AskingContext[LifespanContextT, RequestT]):
     ) -> None:
         """Send a message for the client's log. A 2026-07-28 client receives only the levels that its request asks for.
 
-        Code before a question runs on every leg, so each leg sends that code's messages again.
+        Code before a question runs again on every leg, and sends its messages again.
 
         Args:
             level: The severity.
             data: The message, or any other JSON value.
             logger_name: The logger's name.
-            extra: More data. The client then receives an object with both, as `msg` and `extra`.
+            extra: More data. The client then receives an object with the fields `msg` and `extra`.
         """
         request = self.request_context
         # The session's own method does the same, but warns that the protocol's logging is deprecated.
@@ -278,8 +278,8 @@ class BlockingContext:
         return self._wait(lambda: begun.end(value))
 
     def _wait(self, make: Callable[[], Awaitable[T]]) -> T:
-        # An abandoned thread has no leg in which it could ask. If the thread entered the event loop, anyio would cancel
-        # it again and again.
+        # An abandoned thread cannot ask, because its leg has ended. If the thread entered the event loop anyway, anyio
+        # would cancel it repeatedly.
         if self._context.is_over:
             raise AskedTooLate("ctx.blocking")
         if is_on_event_loop():
@@ -289,9 +289,8 @@ class BlockingContext:
             )
 
         async def run() -> T:
-            # anyio puts this task into the leg's scope. If that scope is already cancelled, anyio notifies the task
-            # only when the task leaves a scope that it entered itself. Without that notice, the task would spin forever
-            # at its first await.
+            # This task runs in the leg's scope, which may be cancelled already. anyio delivers that cancellation only
+            # when the task leaves a scope of its own. Otherwise, the task would spin forever at its first await.
             with anyio.CancelScope():  # noqa: ASYNC100 - leaving it is the purpose
                 pass
             with workers.unless_left():

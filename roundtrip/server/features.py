@@ -78,7 +78,7 @@ def install_stored_calls(
 
 
 def reject_waits(caller: str, computed: ComputedValues) -> Never:
-    """Reject a wait in a body whose call is not stored.
+    """Reject a body that waits, because its call is not stored.
 
     Raises:
         NeedsTask: Always.
@@ -106,7 +106,7 @@ class _TaskNeed(LegExtension):
 
 
 class _ApprovalNeed(LegExtension):
-    """Registration check that a server whose tools need approvals has an inbox."""
+    """Registration check: if a tool needs approvals, the server must have an inbox."""
 
     def __init__(self, stored_of: Callable[[], StoredCalls | None]) -> None:
         self._stored_of = stored_of

@@ -1,8 +1,8 @@
 """Keys from the environment and from key files.
 
-A key file has one key per line: its role, the key in hex, and the time at which the key got that role. A key starts in
-the role `next`, in which it only verifies tokens. It then signs tokens in the role `signs`. In the role `former`, it
-still verifies the tokens that it signed.
+A key file has one key per line: its role, the key in hex, and the time at which the key got that role. A new key has
+the role `next`, and only verifies tokens. Then its role becomes `signs`, and it also signs tokens. Its last role is
+`former`: it no longer signs, but still verifies its own tokens.
 """
 
 import logging
@@ -28,7 +28,7 @@ _HEAD: Final = """\
 
 
 class Role(Enum):
-    """A key's role. In every role, the key verifies tokens."""
+    """A key's role. Keys verify tokens in every role."""
 
     SIGNS = "signs"
     NEXT = "next"

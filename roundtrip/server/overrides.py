@@ -75,7 +75,7 @@ class Overrides(MutableMapping[Function, Function]):
         """Replace all given functions. If one replacement is invalid, replace none of them.
 
         Raises:
-            KeyError: No plan uses one of the functions.
+            KeyError: A function is not part of any plan.
             InvalidSignature: A parameter of a replacement cannot be filled.
         """
         self._change(self._pairs | {self._identity_of(fn): (fn, other) for fn, other in replacements.items()})
@@ -87,8 +87,8 @@ class Overrides(MutableMapping[Function, Function]):
         if key not in functions:
             names = ", ".join(sorted({display_name(known) for known in functions.values()})) or "none"
             raise KeyError(
-                f"{display_name(fn)!r} must fill a parameter or be part of a visibility gate on this server, otherwise "
-                f"replacing it changes nothing. Functions that can be replaced: {names}"
+                f"{display_name(fn)!r} must fill a parameter or be part of a visibility gate on this server; functions "
+                f"that can be replaced: {names}"
             )
         return key
 

@@ -38,8 +38,7 @@ else:
 logger = logging.getLogger("roundtrip")
 
 _BUILD: Final = "1"
-"""The probe tool's build. It is fixed, so that instances with different application builds can continue each
-other's probe calls.
+"""The probe tool's build name. It is the same for all application builds, so every instance can continue a probe call.
 """
 
 _QUESTION: Final = "understood"
@@ -48,7 +47,7 @@ _BACKLOG_SECONDS: Final = 10.0
 _MAX_TASKS: Final = 2000
 _MARK_SECONDS: Final = 60.0
 _MAX_MARKS: Final = 32
-"""How many marks this process may have in the ledger at one time."""
+"""The maximum number of marks that this process keeps in the ledger."""
 _MARK_BYTES: Final = 16
 _INSTANCE_BYTES: Final = 6
 _MAX_BUILDS: Final = 64
@@ -57,7 +56,7 @@ _MAX_BUILD_CHARS: Final = 200
 _SHARED_FACTS: Final = ("name", "keys", "own_key", "audience", "build", "ledger", "exactly_once")
 """Identity facts that the probe returns unchanged."""
 _HIDDEN: Final = "(hidden)"
-"""The name under which all tools that some clients cannot see share one entry."""
+"""The shared entry name of all tools that are hidden from some clients."""
 
 
 class Identity(NamedTuple):
@@ -65,11 +64,11 @@ class Identity(NamedTuple):
 
     name: str
     keys: tuple[str, ...]
-    """Public names for the server's keys, with the signing key first. It is empty if `request_state_security=` uses
-    an author's codec.
+    """Public names for the server's keys, with the signing key first. The tuple is empty if `request_state_security=`
+    uses an author's codec.
     """
     audience: str
-    """The service that tokens are for."""
+    """The service that accepts the tokens."""
     build: str
     """A digest of the tools' names, schemas and source code, including their resolvers' source."""
     ledger: str

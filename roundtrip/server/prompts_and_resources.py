@@ -62,7 +62,7 @@ _KIND_OF: Final[Mapping[str, Shelf]] = {
 }
 
 LISTINGS: Final[Mapping[Shelf, Listing]] = {"prompt": "prompts", "resource": "resources"}
-"""For each kind of item, the list that the server announces when an item changes."""
+"""Maps each kind of item to the list that changes with it."""
 
 
 class ResourceDetails(TypedDict, total=False):
@@ -86,7 +86,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
     ) -> None:
         # Extensions register resources while the SDK's constructor runs, so these attributes must exist first.
         self.internals = internals
-        """What other parts of the package use. It is no part of the API."""
+        """Internals for the rest of the package, not part of the API."""
         self._defaults = defaults
         self._visibility = visibility
         self._announcer = Announcer(internals.parts.effects)
@@ -252,8 +252,8 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         arguments: dict[str, Any] | None = None,
         context: SdkContext[LifespanResultT, Any] | None = None,
     ) -> GetPromptResult | InputRequiredResult:
-        """Serve one leg of a prompt through the SDK's handler. If a client sends values for resolved parameters, they
-        are ignored.
+        """Serve one leg of a prompt through the SDK's handler. Values that a client sends for resolved parameters are
+        ignored.
         """
         for_client = take_client_lookup()
         filled = self._catalog.filled_in("prompt", name)
@@ -313,7 +313,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
         return None, True
 
     def _serving_client(self) -> AbstractContextManager[None]:
-        """Surround the SDK's handler for one request. The first lookup in it is for the client's own request."""
+        """Return a context manager for the SDK's handler. In it, the first lookup of an item counts as the client's."""
         return serving_client()
 
     def _is_visible(self, kind: Shelf, identifier: str) -> bool:
@@ -325,7 +325,7 @@ class PromptsAndResources(HookedServer[LifespanResultT]):
     async def _completing(self, kind: Shelf, identifier: str, ask: Callable[[], Awaitable[T]]) -> T | None:
         """Complete an argument of a prompt or template; return None if the client cannot see that item.
 
-        If any item of this kind has a visibility gate, arguments of unregistered items are not completed either.
+        If an item of this kind has a visibility gate, arguments of unregistered items are not completed.
         """
         if not self._catalog.has_gates(kind):
             return await super()._completing(kind, identifier, ask)

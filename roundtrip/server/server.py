@@ -124,9 +124,9 @@ class Server(PromptsAndResources[LifespanResultT]):
         max_age: Seconds after which a call can no longer be resumed. Resuming a call does not extend this time. The
             default is 3600, or the `ttl` in `request_state_security` if that is longer.
         encrypt: Encrypt whole tokens. Values that the server computed are always encrypted.
-        principal: A function that returns a token's owner. The default returns the authenticated identity; `False`
-            binds tokens to no owner.
-        audience: The service that tokens are for. The default is the server's name.
+        principal: A function that returns a token's owner. The default returns the authenticated identity; with
+            `False`, tokens have no owner.
+        audience: The service that accepts the tokens. The default is the server's name.
         request_state_security: The SDK's policy, which replaces `keys`. The policy's codec then carries the journal.
         seal_keys: Keys that seal values computed by the server, for use with `request_state_security`.
         build: A name for this build of the application. The default is a digest of the tools' source.
@@ -145,11 +145,10 @@ class Server(PromptsAndResources[LifespanResultT]):
         task_engine: A `DocketEngine`, which delivers tasks to workers. By default each worker polls the store.
         pages: `Pages(...)`: pages on which users answer if their clients cannot show a form. Without pages, a call
             fails if it must ask such a user.
-        channels: The ways in which questions can reach users. With `form`, the client shows a form. `local` is a page
-            on the user's machine, and `url` is a page that the client shows. With `model`, the model that called the
-            tool answers questions that have `answered_by="anyone"`. `link` puts a page's address into the result. Each
-            question takes the first channel that it can use. The default is `form`, then the channels that `pages`
-            serves.
+        channels: How questions can reach users. With `form`, the client shows a form. `local` is a page on the user's
+            machine, and `url` is a page that the client shows. With `model`, the model that called the tool answers
+            questions that have `answered_by="anyone"`. `link` puts a page's address into the result. Each question
+            takes the first channel that it can use. The default is `form`, then the channels that `pages` serves.
         approvals: `Approvals(...)`: an inbox in which a group's members decide other users' calls; see `Approve`.
         fast_lane: False to serve HTTP requests of 2026-07-28 through the SDK's transport, which is slower but sends the
             same responses. The default is the environment variable ROUNDTRIP_FAST_LANE, or True if it is not set.
@@ -162,7 +161,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         dereference_schemas: Inline each `$ref` in listed tool schemas, because some clients do not resolve references.
         on_duplicate_tools: What to do with a second tool of the same name. By default, the second tool replaces the
             first, and the server logs a warning. With the SDK's `warn_on_duplicate_tools=False`, the server ignores the
-            second tool. The SDK does the same.
+            second tool, as the SDK does.
         system: The clocks, randomness and sleep that the server uses. By default, these are the real ones.
         **options: The remaining options above, and all other keyword arguments of `MCPServer`.
 
@@ -211,8 +210,8 @@ class Server(PromptsAndResources[LifespanResultT]):
         parts = parts_of(name, given=given, bus=None if bus is False else bus, **for_parts)
         self._visibility_lock = Lock()
         self._pending_registrations: list[Callable[[], None]] = []
-        """Registrations that wait until the server is ready: tools that the SDK's constructor and extensions add
-        earlier.
+        """Registrations to make once the server is ready. The SDK's constructor and extensions add these tools too
+        early.
         """
         on_duplicate = on_duplicate_tools or ("warn" if sdk.get("warn_on_duplicate_tools", True) else "ignore")
         visibility = Visibility()
@@ -444,7 +443,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         return list(seen.listing)
 
     def _tool_schema(self, name: str) -> dict[str, Any] | None:
-        """Return a tool's input schema for the SDK's header check, or None if some clients may not see the tool.
+        """Return a tool's input schema for the SDK's header check, or None if the tool is hidden from some clients.
 
         When the SDK checks headers, visibility gates cannot be evaluated yet; see `ToolCalls`.
         """
@@ -507,7 +506,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         return probe.Probe(self._tools, parts=parts, storage=storage, identity=self.identity, defaults=self._defaults)
 
     def identity(self) -> probe.Identity:
-        """Return the facts that all instances of the service must share. Call it after all tools are registered."""
+        """Return the facts that all instances of the service must share. Register all tools first."""
         return self.internals.identity()
 
     @property
@@ -526,7 +525,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         Args:
             ticket: The ticket in the URL (`ctx.call.ticket`).
             principal: The browser's user, from your own login: their access token, or the text that
-                `Server(principal=...)` returns for them. Pass None only for a ticket that is bound to no user.
+                `Server(principal=...)` returns for them. Pass None only for a ticket without a user.
             purpose: The page's purpose. A ticket for another page is rejected.
 
         Raises:
@@ -579,12 +578,12 @@ class Server(PromptsAndResources[LifespanResultT]):
         Args:
             keys: `tool:name`, `tool:name@version`, `prompt:name`, `resource:uri` or `resource:template`.
             names: Names of tools, prompts and resources.
-            tags: Labels. An item with any of them matches. If several arguments are given, an item must match all of
-                them.
+            tags: Labels. An item with one or more of these labels matches. If several arguments are given, an item must
+                match all of them.
             only: Disable everything else.
 
         Raises:
-            ValueError: The call selects nothing, or a key does not have one of the forms above.
+            ValueError: The arguments select nothing, or a key does not have one of the forms above.
         """
         with self._changing_visibility():
             self._visibility.enable(**chosen)
@@ -600,7 +599,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             only: Enable everything else.
 
         Raises:
-            ValueError: The call selects nothing, or a key does not have one of the forms that `enable` lists.
+            ValueError: The arguments select nothing, or a key does not have one of the forms that `enable` lists.
         """
         with self._changing_visibility():
             self._visibility.disable(**chosen)
@@ -608,7 +607,8 @@ class Server(PromptsAndResources[LifespanResultT]):
     def allow_tools(self, names: Iterable[str] | None) -> None:
         """Show clients only the named tools, even if other tools are enabled. Pass `None` to remove the restriction.
 
-        The tools may be registered later. When clients first list tools, the server logs each name that no tool has.
+        The tools may be registered later. When a client first lists the tools, the server logs the names that match no
+        tool.
 
         Raises:
             TypeError: `names` is a single string.

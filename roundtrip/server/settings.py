@@ -48,8 +48,7 @@ _MAX_AGE_SECONDS: Final = 3600.0
 _OWN_KEY_BYTES: Final = 32
 _KEY_VARIABLES: Final = frozenset({"ROUNDTRIP_KEYS", "ROUNDTRIP_KEY_FILE"})
 _HINT_CHARS: Final = 5
-"""The length of a key hint. An SDK token's first base64 characters encode only the four bytes that identify its key.
-"""
+"""The length of a key hint. The first base64 characters of an SDK token depend only on its key."""
 
 
 class PartsOptions(TypedDict, total=False):
@@ -66,9 +65,9 @@ class PartsOptions(TypedDict, total=False):
     encrypt: bool
     """True to encrypt whole tokens."""
     principal: Principal | Literal[False] | None
-    """A function that takes the request's context and returns the token's owner; False binds tokens to no owner."""
+    """A function that takes the request's context and returns the token's owner; with False, tokens have no owner."""
     audience: str | None
-    """The service that tokens are for. The default is the server's name."""
+    """The service that accepts the tokens. The default is the server's name."""
     seal_keys: Keys | None
     """Keys that seal values computed by the server, for a server with `request_state_security=`."""
     trace: Trace
@@ -91,7 +90,7 @@ class StoringOptions(TypedDict, total=False):
     pages: Pages | None
     """`Pages(...)`: pages on which users answer if their clients cannot show a form."""
     channels: Iterable[ChannelName] | None
-    """The ways in which questions can reach users. The default is `form`, then the channels that `pages` serves."""
+    """How questions can reach users. The default is `form`, then the channels that `pages` serves."""
     approvals: Approvals | None
     """`Approvals(...)`: an inbox in which a group's members decide other users' calls; see `Approve`."""
 
@@ -158,8 +157,8 @@ def _protect_by_policy(given: RequestStateSecurity, options: PartsOptions, syste
         )
     seal_keys, codec, hint = options.get("seal_keys"), given.codec, ()
     if isinstance(codec, AESGCMRequestStateCodec):
-        # This codec accepts any bytes. The hint identifies the codec's key: processes with different keys have
-        # different hints.
+        # This codec also seals empty data. The hint depends only on the codec's key, so different keys have different
+        # hints.
         hint = (codec.seal(b"").partition(".")[2][:_HINT_CHARS],)
     else:
         codec = _TextCodec(codec)
@@ -173,8 +172,8 @@ def _protect_by_policy(given: RequestStateSecurity, options: PartsOptions, syste
 
 
 def _protect_by_keys(name: str | None, ttl: float, options: PartsOptions, system: System) -> Protection:
-    """Return the protection for a server with its own keys. They come from `keys=`, else from the environment; without
-    either, the key is random.
+    """Return the protection for a server with its own keys. The keys come from `keys=` or from the environment. If
+    neither is set, the key is random.
     """
     keys, audience, principal = options.get("keys"), options.get("audience"), options.get("principal")
     if options.get("seal_keys") is not None:

@@ -82,7 +82,7 @@ class ToolCalls(ToolHost):
     masks_errors: Callable[[], bool]
     """Returns True if clients must not read the texts of unexpected exceptions."""
     has_own_handler: Callable[[], bool]
-    """Returns True if the SDK's handler serves tool calls, so that no other handler replaces it."""
+    """Returns True if the SDK's own handler is registered for tool calls."""
     _stamp: dict[str, Any] | None = field(default=None, init=False)
     _valid_metas: set[bytes] = field(default_factory=set[bytes], init=False)
 
@@ -181,7 +181,7 @@ class ToolCalls(ToolHost):
         return False
 
     def _validate(self, revision: str, params: Mapping[str, Any]) -> InputResponses | None:
-        """Validate a request's parameters as the SDK does. If clients repeat a `_meta`, it is validated only once.
+        """Validate a request's parameters as the SDK does. A repeated `_meta` is validated only once.
 
         Returns:
             The answers if all of them are form answers, else None.
@@ -279,7 +279,7 @@ async def _nothing() -> None: ...
 
 
 def _read_forms(answers: Mapping[str, Any]) -> InputResponses | None:
-    """Return a request's answers if all are valid form answers, else None. Only form answers have these fields."""
+    """Return a request's answers if all are valid form answers, else None."""
     if not all(type(answer) is dict and answer.keys() <= _FORM_FIELDS for answer in answers.values()):
         return None
     try:
@@ -311,8 +311,7 @@ def _called_by_client(name: str, incoming: Incoming) -> RequestRecord | None:
 
 
 def _requested_version(name: str, incoming: Incoming) -> str | None:
-    """Return the tool version of a request: the version with which its call began, else the version that the request
-    names.
+    """Return the tool version with which a request's call began, or else the version that the request names.
 
     Raises:
         MCPError: The call began with a version other than the one that the request names.
@@ -337,10 +336,10 @@ def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
     evaluated, so for other tools it would reveal that a hidden tool exists.
 
     Raises:
-        MCPError: A header disagrees with its argument; the message is the SDK's.
+        MCPError: A header disagrees with its argument. The message is the same as the SDK's.
     """
     record = _called_by_client(tool.name, incoming)
-    # For a task, the request that began it was already checked.
+    # A task's first request was already checked.
     if record is None or record.stored is not None or not is_retry_era(record.context.protocol_version):
         return
     request: object = record.context.request
@@ -355,7 +354,7 @@ def _check_headers(tool: RegisteredTool, incoming: Incoming) -> None:
 
 
 def _sent(end: ServedEnd, revision: str) -> dict[str, Any]:
-    """Return the end of a leg in the retry era's wire format."""
+    """Convert a leg's end to the retry era's wire format."""
     if isinstance(end, Suspended):
         requests = {key: waiting.sent() for key, waiting in end.questions.items()}
         return {"inputRequests": requests, "requestState": end.state, "resultType": "input_required"}

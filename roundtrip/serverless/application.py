@@ -41,7 +41,7 @@ _IMPORTED_BY_LEGS: Final = (
     "roundtrip.threads.workers",
     "roundtrip.tokens.signing",
 )
-"""Modules that this module imports while the process starts. Other servers import them when they serve their first leg.
+"""Modules that this module imports while the process starts. Other servers import these modules at their first leg.
 
 Serverless hosts start processes often, and give a process more CPU while it starts than while it serves a request.
 """
@@ -62,7 +62,7 @@ def asgi_app(server: Server[Any], *, streams: bool = False, **options: Unpack[Ht
 
     Args:
         server: The server, with all its tools.
-        streams: True if the host can keep a response open. Otherwise, requests to listen get an error, and the server's
+        streams: True if the host can keep a response open. Otherwise, listen requests get an error, and the server's
             records are saved before each response ends.
         **options: Options for `streamable_http_app`. By default, `stateless_http` and `json_response` are on, and any
             `Host` is accepted.
@@ -163,8 +163,8 @@ class ServerlessApp:
         return run.app if isinstance(run, _AppRun) else run
 
     def _unstarted_app(self) -> "_BuiltApp":
-        """Return a new application that is not running yet. Each event loop needs its own, because a session manager
-        serves only one event loop.
+        """Return a new application that is not running yet. Each event loop needs its own application, because a
+        session manager serves only one event loop.
         """
         if cast("RestartingManager", self._latest.manager).is_running:
             self._latest = self._build_app()

@@ -37,7 +37,7 @@ def lambda_handler(
 
     Args:
         server: The server, with all its tools.
-        reserve: How many seconds before the function's time limit a request is cancelled. The client can then get an
+        reserve: A request is cancelled this many seconds before the function's time limit. The client can then get an
             error before Lambda ends the process.
         **options: Options for `streamable_http_app`. By default, `stateless_http` and `json_response` are on, and any
             `Host` is accepted.

@@ -18,7 +18,7 @@ _WITHOUT_FORMS: Final = {
     "link": "get links to question pages",
     "model": "are asked through their model if a question allows that",
 }
-"""What happens to clients that cannot receive a form, by the first of these channels that the server has."""
+"""For each channel, what happens to clients that cannot receive a form."""
 
 _DIFFERENCES: Final = {
     "audience": "the workers belong to different services, {0.audience!r} and {1.audience!r}, and would reject each "
@@ -110,7 +110,7 @@ def caution_of_reload(newcomer: Identity, before: Identity) -> str | None:
 
 
 def _verify_each_other(keys: Sequence[str], other_keys: Sequence[str]) -> bool:
-    # A custom codec reports no keys. Accept its keys, because its author is responsible for key rotation.
+    # A custom codec does not report its keys. Accept it, because its author is responsible for key rotation.
     return not keys or not other_keys or (keys[0] in other_keys and other_keys[0] in keys)
 
 

@@ -1,4 +1,6 @@
-"""ASGI application of one process: the SDK's with health checks, response selection and graceful shutdown."""
+"""ASGI application of one process: it adds health checks, response selection and graceful shutdown to the SDK's
+application.
+"""
 
 import asyncio
 import json
@@ -22,7 +24,7 @@ from roundtrip.serving.settings import LIVE_PATH, READY_PATH, ServeSettings
 logger = logging.getLogger("roundtrip")
 
 _LEDGER_TIMEOUT_SECONDS: Final = 2.0
-"""Seconds until a ledger that does not answer counts as down."""
+"""Seconds after which a ledger counts as down if it does not answer."""
 _REUSE_SECONDS: Final = 1.0
 """Seconds for which the result of a ledger check is reused, because any client can send many health checks."""
 _PROBE: Final = "health"
@@ -49,7 +51,7 @@ class ProcessState:
     requests: dict[int, "Exchange"] = field(default_factory=dict[int, "Exchange"])
     """The running requests, by the `id` of their scope."""
     ended: anyio.Event = field(default_factory=anyio.Event)
-    """Event that ends listening streams and live questions."""
+    """Set when listening streams and live questions must end."""
 
     def end(self) -> None:
         """End listening streams and live questions. Answers to live questions can no longer arrive."""
@@ -169,7 +171,7 @@ class _GracefulShutdown:
                 finally:
                     del state.requests[id(scope)]
         except asyncio.CancelledError:
-            # Only the shutdown cancels this code. A client that disconnects does not.
+            # Only the shutdown cancels this code; a client's disconnect does not.
             state.broken_off = True
             raise
 
@@ -208,7 +210,7 @@ class Exchange:
         self._state = state
         self._body: list[bytes] = []
         self._remaining_bytes = _MAX_KEPT_BYTES if is_mcp else 0
-        """How many more body bytes may be kept. A request with a larger body gets no error at shutdown."""
+        """The number of body bytes that can still be kept. A request with a larger body gets no error at shutdown."""
         self._start: Message | None = None
         """The response's start message; None before it is sent."""
         self._ended = False
@@ -252,8 +254,8 @@ class Exchange:
 
 
 def closing(send: Send, state: ProcessState | None = None) -> Send:
-    """Wrap `send` so that the response closes its connection. If a state is given, do so only while the process is
-    stopping.
+    """Wrap `send`, so that the response closes its connection. With a state, the connection is closed only while the
+    process is stopping.
     """
 
     async def send_and_close(message: Message) -> None:

@@ -31,7 +31,7 @@ else:
 
 SURPLUS_CONNECTIONS: Final = 32
 _UNREAD_SECONDS: Final = 60.0
-"""Seconds until a client that does not read its response is disconnected."""
+"""Seconds after which a client is disconnected if it does not read its response."""
 _UNAVAILABLE: Final = 503
 
 _log = LimitedLog(logging.getLogger("roundtrip"))
@@ -55,7 +55,7 @@ class ConnectionLimit:
         self._surplus: dict[BoundedConnection, None] = {}
 
     def enter(self, connection: "BoundedConnection") -> None:
-        """Add a new connection. At the limit, close another one for it, or let it only answer health checks."""
+        """Add a new connection. At the limit, close an older one, or answer only health checks on the new one."""
         if self._connections < self._limit:
             self._connections += 1
         elif self._waiting:
@@ -148,7 +148,7 @@ class _JoinedWrites:
 
 
 class BoundedConnection(_Protocol):
-    """Mixin for uvicorn connections that closes them if the client sends a request or reads a response too slowly.
+    """Mixin that closes a uvicorn connection if the client sends a request or reads a response too slowly.
 
     The subclass for each parsing library reports the request's state.
     """
@@ -166,7 +166,7 @@ class BoundedConnection(_Protocol):
         raise NotImplementedError
 
     def is_arriving(self) -> bool:
-        """Return True while no request is being served, and a part of one has arrived."""
+        """Return True while a request has arrived only in part."""
         raise NotImplementedError
 
     @override
@@ -195,7 +195,7 @@ class BoundedConnection(_Protocol):
 
     @override
     def on_response_complete(self) -> None:
-        # A response to HEAD has no body, so nothing else would send the held head.
+        # A response to HEAD has no body, so send its head now; nothing later would send it.
         cast("_JoinedWrites", self.transport).flush()
         super().on_response_complete()
         self._update_timer()

@@ -1,7 +1,7 @@
-"""HTTP connections that parse requests with httptools, but one at a time and within limits, as h11 does.
+"""HTTP connections that parse requests with httptools, one at a time, and within limits like those of h11.
 
-Without these limits, httptools would parse all received data and keep incomplete headers. It also accepts headers after
-a body (trailers), and ignores a request's body if the request offers a protocol upgrade.
+httptools itself would parse all received data and keep incomplete headers. httptools also accepts headers after a body
+(trailers), and ignores a request's body if the request offers a protocol upgrade.
 """
 
 from typing import Any, Final, cast
@@ -16,13 +16,13 @@ from roundtrip.serving.plain_connection import PlainConnection
 _MAX_HEAD_BYTES: Final = 2**16
 _MAX_HEADERS: Final = 256
 _FRAMING: Final = 16
-"""Bytes of chunk framing that are allowed for each body byte."""
+"""Maximum bytes of chunk framing per body byte."""
 
 
 class FastConnection(BoundedConnection, HttpToolsProtocol):
     """Connection that parses requests with httptools.
 
-    Data that arrives between a request and its response is dropped. The response then closes the connection.
+    Data that arrives between a request and its response is dropped. After the response, the connection is closed.
     """
 
     def __init__(self, connection_limit: ConnectionLimit, *args: Any, **kwargs: Any) -> None:
@@ -35,7 +35,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         self._surplus = 0
         """Request bytes beyond the body and its framing allowance."""
         self._is_at_start = False
-        """True while the parser is at the start of data in which a new request should begin."""
+        """True while the parser is at a position where a new request should begin."""
         self._head: bytes | None = None
         """The head received so far. None if the request did not begin at the start of the received data."""
         self._has_upgrade_offer = False
@@ -48,8 +48,8 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
 
     @override
     def is_arriving(self) -> bool:
-        # If neither a request nor uvicorn's idle timer is active, the client has sent data with which no request
-        # begins.
+        # If there is no request and uvicorn's idle timer is not running, the client has sent data that does not begin a
+        # request.
         return not self.is_served() and (self._has_begun or self.timeout_keep_alive_task is None)
 
     def _is_unanswered(self) -> bool:

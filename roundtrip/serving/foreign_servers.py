@@ -51,7 +51,7 @@ class ForeignServer:
         return Identity(name, (), name, "", "", Reach.FLEET, exactly_once=False, own_key=False, takes_probe=False)
 
     def is_one_of(self, workers: int, *, group: str) -> None:
-        """Receive the number of workers that serve together.
+        """Check that this number of workers can serve together.
 
         Raises:
             ValueError: There are several workers, but roundtrip is not installed, so they cannot continue each other's

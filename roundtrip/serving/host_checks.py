@@ -1,7 +1,7 @@
-"""`Host` and `Origin` checks, which stop web pages that point their own host name to this machine (DNS rebinding).
+"""`Host` and `Origin` checks against DNS rebinding, in which a web page points its own host name at this machine.
 
-The two headers are checked separately. The SDK has one switch for both checks, so it ignores the allowed origins if any
-host is accepted. Responses to allowed origins also have CORS headers. Without them, browsers would block calls from
+The two headers are checked separately. The SDK has one switch for both, so it ignores the allowed origins if it accepts
+every host. Responses to allowed origins also have CORS headers. Without these headers, browsers would block calls from
 other origins.
 """
 
@@ -147,7 +147,7 @@ class HostChecks:
 
 
 class CrossOrigin(CORSMiddleware):
-    """ASGI middleware for CORS, which tells browsers the origins that may call one path and read its responses.
+    """ASGI middleware for CORS, which tells browsers which origins may call a path and read its responses.
 
     Args:
         app: The application that serves all requests.
@@ -181,7 +181,7 @@ class CrossOrigin(CORSMiddleware):
 
 
 def _is_among(known: Collection[Origin], values: Iterable[str]) -> bool:
-    """Return True if all `Origin` header values are known. Clients other than web pages send no `Origin`."""
+    """Return True if all `Origin` header values are known. Only web pages send an `Origin`."""
     try:
         origins = [origin_from(value) for value in values]
     except ValueError:

@@ -41,11 +41,9 @@ logger = logging.getLogger("roundtrip")
 
 IDENTITY: Final = "identity"
 READY: Final = "ready"
-"""Message from a worker that is ready. It contains the worker's process name, with which its lease holders' names
-begin.
-"""
+"""Message from a ready worker, with its process name. The names of the worker's lease holders begin with this name."""
 DEAD: Final = "dead"
-"""Message from the supervisor that contains the name of a worker that it has reaped."""
+"""Message from the supervisor, with the name of a worker that has ended."""
 FAILED: Final = "failed"
 SERVE: Final = b"serve\n"
 IDENTITY_FORMAT: Final = TypeAdapter(Identity)
@@ -59,13 +57,13 @@ _TICK_SECONDS: Final = 0.05
 _LAST_REQUEST_SECONDS: Final = 0.25
 """Seconds to wait for requests on the last accepted connections."""
 _ERROR_SECONDS: Final = 0.1
-"""Seconds at the end of the graceful shutdown to send errors to clients whose requests will be cut off."""
+"""Seconds, at the end of the graceful shutdown, for sending errors to clients with unfinished requests."""
 _EXIT_MARGIN_SECONDS: Final = 3.0
 """Seconds after which a stopping process exits, even if a thread is still running."""
 _BACKLOG: Final = 2048
 _ACCEPTS_IN_A_ROW: Final = 64
 _SPARE_FILES: Final = 256
-"""Number of open files to request beyond the connections, for the ledger, tools and transcripts."""
+"""Number of open files for the ledger, tools and transcripts, in addition to the connections."""
 _MIN_SPARE_FILES: Final = 32
 _MIN_CONNECTIONS: Final = 8
 _CLIENT_ERROR_LOGGERS: Final = (
@@ -249,7 +247,7 @@ def _send(channel: socket.socket, kind: str, value: Any) -> None:
 
 
 def _follow_supervisor(channel: socket.socket) -> None:
-    """Take over from workers that the supervisor reports as dead, and end this process with the supervisor."""
+    """Record the dead workers that the supervisor reports, and end this process when the supervisor has ended."""
     with suppress(OSError, ValueError), channel.makefile("rb") as lines:
         for line in lines:
             bury(json.loads(line)[DEAD])

@@ -1,9 +1,8 @@
 """`roundtrip serve --reload`: one worker, which is replaced when the project's Python files change.
 
 The new worker loads the changed code while the old worker keeps serving. If the code fails to load, nothing changes.
-Otherwise, the old worker finishes its requests and ends before the new worker accepts any. Old code therefore never
-answers after new code. Both workers take their keys from the supervisor's environment, so calls on protocol version
-2026-07-28 continue.
+Otherwise, the new worker accepts requests only after the old worker has finished its own, or after `_END_SECONDS`. Both
+workers take their keys from the supervisor's environment, so calls on protocol version 2026-07-28 continue.
 """
 
 import asyncio

@@ -69,8 +69,8 @@ class _SessionManager(RestartingManager):
     """SDK session manager that reads `_ANSWERS_JSON` for each request, unless all responses are JSON.
 
     At the session limit, a new session ends the session that was idle longest. Otherwise, any client could use up the
-    limit, because idle sessions end only after half an hour. The protocol tells a client whose session has ended to
-    open a new session.
+    limit, because idle sessions end only after half an hour. Under the protocol, a client opens a new session after its
+    session has ended.
     """
 
     always_json = False
@@ -157,9 +157,7 @@ def chosen_responses(app: ASGIApp, manager: StreamableHTTPSessionManager, settin
 
 @contextmanager
 def _watched(receive: Receive, request: anyio.CancelScope) -> Generator[None]:
-    """Cancel a request when its client disconnects. A timer delays the watch, because most requests end before it would
-    start.
-    """
+    """Cancel a request when its client disconnects. The watch starts with a delay, because most requests end sooner."""
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -190,7 +188,7 @@ def declares_too_much(scope: Scope, max_body: int) -> bool:
 
 
 def _fits_one_body(body: bytes) -> bool:
-    # Do not parse the body here if possible, because the SDK parses it later. Most requests contain neither name.
+    # Most requests contain none of these names, so only the SDK needs to parse their bodies.
     if not any(name in body for name in _STREAM_NAMES):
         return True
     if len(body) > _PARSED_BYTES:

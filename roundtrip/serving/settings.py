@@ -23,7 +23,7 @@ LIVE_PATH: Final = "/health/live"
 READY_PATH: Final = "/health/ready"
 _PREFIX: Final = "ROUNDTRIP_"
 _OTHER_VARIABLES: Final = (KEYS_VARIABLE, KEY_FILE_VARIABLE, TRACE_VARIABLE, PROBE_VARIABLE)
-"""Variables that are not settings of the commands, but that users may misspell."""
+"""Environment variables that the commands do not use as settings, but that are still checked for misspellings."""
 _FLAGS: Final = {"allowed_hosts": "allowed_host", "allowed_origins": "allowed_origin"}
 """Maps each list setting to the flag that adds one item."""
 _RULES: Final = {"int_parsing": "Input should be a whole number", "float_parsing": "Input should be a number"}
@@ -86,7 +86,7 @@ class ServeSettings(ProcessSettings):
     @field_validator("allowed_hosts", "allowed_origins")
     @classmethod
     def _check_names(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """Reject a name that a request cannot match."""
+        """Reject a name that no request can match."""
         read = host_from if info.field_name == "allowed_hosts" else origin_from
         for one in value:
             if one != ANY and ANY in one.removesuffix(f":{ANY}"):

@@ -32,7 +32,7 @@ _MAX_PAUSE_SECONDS: Final = 30.0
 
 
 class WorkerFailed(Exception):
-    """Failure of a worker that cannot serve. The message gives the reason."""
+    """A worker cannot serve. The message gives the reason."""
 
 
 class WorkerPlan(NamedTuple):
@@ -54,7 +54,7 @@ class _WorkerProcess:
     identity: Identity = field(init=False)
     name: str | None = None
     """The worker's name as a lease holder. It is None before the worker serves, and always None if the worker runs an
-    earlier version.
+    earlier roundtrip version.
     """
 
     @property
@@ -175,7 +175,7 @@ class Supervisor:
         return worker
 
     async def _spawn(self, descriptors: Sequence[int]) -> asyncio.subprocess.Process:
-        # Block SIGHUP until the worker ignores it. Before that, the signal would end the worker.
+        # Start the worker with SIGHUP blocked, because the signal would end a worker that does not ignore it yet.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         try:
             return await asyncio.create_subprocess_exec(
@@ -254,9 +254,7 @@ class Supervisor:
             worker.writer.close()
 
     def _report_death(self, worker: _WorkerProcess, dead: str) -> None:
-        """Notify a worker that another worker was reaped, so that it does not wait for the dead worker's leases to
-        expire.
-        """
+        """Report a dead worker to another worker, which then need not wait for the dead worker's leases to expire."""
         if worker.is_alive and worker.name is not None:
             worker.writer.write(json.dumps({DEAD: dead}).encode() + b"\n")
 
@@ -294,7 +292,7 @@ class Supervisor:
             # If this coroutine was cancelled, the worker may still be alive. It is then retired again at the end.
             if not worker.is_alive:
                 self._retiring.discard(worker)
-        # A worker that is not serving yet is ended by the signal itself.
+        # If a worker is not serving yet, the signal itself ends it.
         return worker.process.returncode in (0, -signal.SIGTERM)
 
     async def _discard(self, workers: Sequence[_WorkerProcess]) -> None:

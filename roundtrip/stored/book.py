@@ -1,4 +1,4 @@
-"""The book of a server's tasks, with which the server creates, shows, answers, signals and cancels them."""
+"""The book of a server's tasks: it creates, shows, answers, signals and cancels them."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ class CallBook:
         """The calls that this process's clients have made or asked for. It is None if the process runs all calls."""
         self.features = features
         self.reply: Callable[[StoredView], dict[str, Any]] | None = None
-        """Returns a call's result for its client if the call asks its questions on a page or asks a model. It is None
-        if the server has no such calls.
+        """Function that returns the client's result for a call that asks its questions on a page or asks a model. It is
+        None if the server has no such calls.
         """
         self._ahead: float | None = None
         """The seconds by which the store's clock is ahead of this process's clock. It is None until the store's clock
@@ -136,7 +136,7 @@ class CallBook:
         return CallEntry(call_id, tool, now, now + ttl, due=now, updated=now, runs_once=runs_once, content=stored)
 
     def name(self, call_id: str) -> None:
-        """Record that a client of this process has made a call, or has proved that a call belongs to it."""
+        """Record that a client of this process has made a call, or has proved that it owns a call."""
         if self.own_calls is not None:
             self.own_calls.add(call_id)
 
@@ -163,7 +163,7 @@ class CallBook:
         if entry is None:
             return None
         if entry.advance(now) and entry.state is StoredState.LOST:
-            # Before any client sees that the task is lost, store this. Otherwise, a worker that was only silent could
+            # Store that the task is lost before a client can see it. Otherwise, a worker that was only silent could
             # still store a result.
             entry = await self.change(call_id, lambda entry, now: entry)
             if entry is None:
@@ -194,14 +194,14 @@ class CallBook:
         seen: SeenEntry | None = None,
         joins: str | None = None,
     ) -> T | None:
-        """Change a task with `change_task`. If the change ends the task and the task's leg does not report this, report
-        it to the tracers.
+        """Change a task with `change_task`. If the change ends the task, report this to the tracers, unless the task's
+        leg does so.
 
         Args:
             call_id: The task's call.
             work: Changes the task.
             seen: See `change_task`.
-            joins: If this call is cancelled because an equal call continues, the id of the equal call.
+            joins: The id of an equal call that continues in place of this cancelled call.
         """
         ended = partial(self._report_if_stopped, seen is not None, joins) if self._parts.effects.tracers else None
         return await change_task(self.store, call_id, work, seen=seen, ended=ended)
@@ -218,7 +218,7 @@ class CallBook:
         else:
             # The task was ended by its leg, and the leg itself reports this.
             return
-        # After a lapsed lease, the leg may still be running, because its worker may only be silent.
+        # After the lease has lapsed, the leg may still be running: a silent worker is not always dead.
         ends_leg = before is StoredState.RUNNING and (how != "lost" or is_by_worker)
         joined = joins if how == "joined" else None
         self._report_stop(tracing.StoppedCall(entry.call_id, entry.tool, how, ends_leg, joined))
@@ -237,13 +237,13 @@ class CallBook:
                     logger.exception("a tracer failed when a stored call ended")
 
     def _reply(self, entry: CallEntry, content: CallContent) -> dict[str, Any]:
-        """Return the result with which a task ends for a client that cannot show the task's questions."""
+        """Return the task's final result for a client that cannot show the task's questions."""
         reply = {} if self.reply is None else self.reply(StoredView(entry, content))
         reply.pop("resultType", None)
         return reply
 
     def prepare(self, pause: Pause, end: Suspended | Authored, content: CallContent, call_id: str) -> Pause:
-        """Return a pause with the features' additions, and with the reply to a client that cannot show the questions.
+        """Return the pause with the features' additions, and a reply for clients that cannot show the questions.
 
         Args:
             pause: The pause.
@@ -292,7 +292,8 @@ class CallBook:
             if entry.has_ended:
                 return
             content = self.seal.read(entry.content, call_id)
-            # If the content has a reply, the client could not show these questions. Then only the user may answer them.
+            # A reply in the content means that the client could not show these questions. In that case, the answers
+            # must come from the user.
             if content.channel.reply is None:
                 self.take_answers(entry, content, responses, now)
 
@@ -307,7 +308,7 @@ class CallBook:
         *,
         by_model: bool = False,
     ) -> bool:
-        """Add answers to a task's open questions. Return True if any answer matches an open question.
+        """Add answers to a task's open questions. Return True if at least one answer matches an open question.
 
         Args:
             entry: The task.
@@ -338,7 +339,7 @@ class CallBook:
         """
 
         def signal(entry: CallEntry, now: float) -> bool:
-            # A lost task still stores the signal, because an operator may let a worker continue the task.
+            # Store the signal even for a lost task, because an operator may let a worker continue the task.
             if entry.state in TASK_MACHINE.final:
                 return True
             content = self.seal.read(entry.content, call_id)

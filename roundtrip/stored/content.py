@@ -34,8 +34,8 @@ class CallSection:
 
 
 class ContentUnreadable(Exception):
-    """Error for task content that cannot be read. It is sealed with an unknown key, belongs to another service, or was
-    written by a newer build.
+    """Error for task content that cannot be read. The content is sealed with an unknown key, belongs to another
+    service, or was written by a newer build.
     """
 
 
@@ -125,9 +125,7 @@ class CallContent:
     needs_client: bool = False
     """True while the call waits for a request from its client, because the body reads part of that request."""
     is_fresh: bool = True
-    """True until the task is first parked. Until then, the journal ends at the beginning of the body, and not at
-    questions.
-    """
+    """True until the task is first parked. Until then, the journal ends where the body begins, and not at questions."""
     message: str | None = None
     """The task's status message."""
     result: dict[str, Any] | None = None
@@ -138,7 +136,7 @@ class CallContent:
     attempt: int = 1
     """The number of the next attempt to run the body. `Retry` counts these attempts."""
     looks: int = 0
-    """The number of consecutive legs that have checked the page that the user is visiting."""
+    """The number of consecutive legs that checked whether the user had finished on a page."""
     pin_keys: list[str] = field(default_factory=list[str])
     """Former pin keys, as base64url. They are kept after rekeying, because the pins of answered questions need them."""
     sections: dict[type[CallSection], CallSection] = field(default_factory=dict[type[CallSection], CallSection])
@@ -155,7 +153,7 @@ class CallContent:
 
     @property
     def is_continued(self) -> bool:
-        """Return True if the call is not a task, but a call that its client continues by a handle or a token."""
+        """Return True if the client continues the call by a handle or a token, and not as a task."""
         return (bool(self.channel.page_secret) or self.channel.asks_model) and not self.channel.leaves_at
 
     @property
@@ -165,12 +163,12 @@ class CallContent:
 
     @property
     def user_questions(self) -> dict[str, Any]:
-        """Return the open questions that a user answers, by wire key."""
+        """Return the open questions that a user must answer, keyed by wire key."""
         return {key: question for key, question in self.asked.questions.items() if question["method"] == _USER_METHOD}
 
     @property
     def client_questions(self) -> dict[str, Any]:
-        """Return the open questions that are answered by the client's software and not by a user, by wire key."""
+        """Return the open questions that the client's software answers without a user, keyed by wire key."""
         return {key: question for key, question in self.asked.questions.items() if question["method"] != _USER_METHOD}
 
     def id_of(self, call_id: str) -> str:
@@ -178,11 +176,11 @@ class CallContent:
         return f"{call_id}.{self.origin.secret}"
 
     def pause(self, pause: Pause, entry: CallEntry, now: float, *, delivered: Collection[str]) -> None:
-        """Park the task after a leg, with the questions, times and signals that the task waits for.
+        """Park the task after a leg, and store what the task waits for.
 
         Args:
             pause: What the task waits for.
-            entry: The task. It gives up its lease.
+            entry: The task, which gives up its lease.
             now: The current time.
             delivered: The names of the questions whose answers the leg read.
         """
@@ -263,7 +261,7 @@ _OWN_KEYS: Final = tuple(each.name for each in fields(CallContent) if each.name 
 
 
 def split_id(task_id: str) -> tuple[str, str]:
-    """Return a task id's call id and secret."""
+    """Return the call id and the secret from a task id."""
     call_id, _, secret = task_id.rpartition(".")
     return call_id, secret
 
@@ -284,7 +282,7 @@ raise `CallNotChanged`.
 
 
 class Pause(NamedTuple):
-    """The journal of a parked task, and the questions, times and signals that the task waits for."""
+    """The journal of a parked task, its open questions, its wake-up time, and the signals that it waits for."""
 
     journal: str
     """The journal, as base64url."""
@@ -304,7 +302,7 @@ class Pause(NamedTuple):
     parkings: Sequence[Parking] = ()
     """The changes that features make after the call is parked."""
     shared_label: str | None = None
-    """The label of equal calls that wait only for other people. It is the same for all kinds of clients."""
+    """The label for finding equal calls that wait only for other people. It does not depend on the kind of client."""
     reply: Callable[[CallEntry, CallContent], dict[str, Any]] | None = None
     """Returns the result for a client that cannot show the questions."""
 
@@ -319,7 +317,8 @@ def already_ended(entry: CallEntry) -> CallNotChanged:
 
 
 class CallFeature:
-    """One feature's part in a server's stored calls. A feature overrides the methods that it needs.
+    """Methods with which one feature takes part in a server's stored calls. A feature overrides the methods that it
+    needs.
 
     Methods that receive an entry change it in a compare-and-set, which runs again if another process wrote first. So
     these methods must change only the call, and nothing else.
@@ -337,7 +336,7 @@ class CallFeature:
         """Check a call that is due. If a leg has nothing to do, park the call again. Return None if nothing changed."""
 
     def expire(self, content: CallContent, entry: CallEntry, now: float) -> Tell | None:
-        """End everything that the call waits for, because an operator expires the call."""
+        """When an operator expires the call, end everything that it waits for."""
 
     def status(self, content: CallContent) -> str | None:
         """Return a status message for a call that has not set its own."""
@@ -358,10 +357,10 @@ class CallFeature:
         """
 
     async def finish_telling(self) -> None:
-        """Wait until all author's functions that were called on this event loop have returned."""
+        """Wait until the author's functions on this event loop have returned."""
 
     async def stop(self) -> None:
-        """Give the author's functions on this event loop a moment to return. Then cancel those that still run."""
+        """Give the author's functions on this event loop a moment to return, and cancel those that do not."""
 
 
 class CallSeal:
@@ -410,7 +409,7 @@ class CallSeal:
         return CallContent(*parts, **own, unread=values)
 
     def seal(self, value: Any, call_id: str, use: str) -> str:
-        """Return a JSON value in stored form, sealed for one use in one call."""
+        """Return a JSON value in stored form, sealed for one purpose in one call."""
         # A seal binds the text to the service. Without a sealer, the service's name is part of the text.
         text = json.dumps(value if self._sealer is not None else [self._service, value], separators=(",", ":"))
         return seal_text(self._sealer, text, "task", self._service, call_id, use, hint=f"{self.hint}.")

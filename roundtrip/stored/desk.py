@@ -1,7 +1,7 @@
 """The desk where a server's tool calls arrive. Features take part in serving a client's call before and after its leg.
 Workers serve stored calls.
 
-`roundtrip.Server` and other server classes host this desk. They do not know which features serve their calls.
+`roundtrip.Server` and other server classes host this desk. These classes do not know which features serve their calls.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 PageHandler = Callable[["Request"], Awaitable["Response"]]
 Proceed = Callable[[], Awaitable["ServedEnd | dict[str, Any]"]]
-"""Function that continues to serve a call: it runs the inner features and the leg. It returns the leg's end, or
-the reply to the client.
+"""Function that runs the rest of a call: the inner features and the leg. It returns how the leg ended, or the reply to
+the client.
 """
 
 
@@ -37,7 +37,7 @@ class ClientCall:
     """A client's request that begins or resumes a tool call."""
 
     name: str
-    """The tool's name for the client. Other server classes may rename tools."""
+    """The tool name that the client sees. Other server classes may rename tools."""
     record: RequestRecord
     find: Callable[[], AskingFunction]
     """Returns the tool's function. If there is no such tool, this function raises the server's own error."""

@@ -19,11 +19,11 @@ from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, ContentUnreadable
 
 logger = logging.getLogger("roundtrip")
-# These log lines are limited, because each leg keeps retrying while the store is down.
+# Limit how often these lines are logged, because each leg keeps retrying while the store is down.
 _LOG: Final = LimitedLog(logger)
 
 _PAUSES: Final = (0.1, 0.5, 1.0, 2.0)
-"""The pauses between attempts to write to an unusable store. The last pause repeats."""
+"""The pauses between attempts to write to an unusable store. Later attempts use the last value."""
 # Not `Final`: tests shorten it, so the value is read at each use.
 END_SECONDS = 600.0
 """How many seconds a worker keeps trying to store a leg's outcome. It continues even after its lease has ended, because

@@ -1,4 +1,4 @@
-"""A task's leg, with the data that other legs get from their request."""
+"""A task's leg, with the data that other legs read from a request."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TaskInfo:
 
 @dataclass(eq=False, repr=False)
 class WorkerLeg:
-    """One leg of a task, with the data that other legs get from their request."""
+    """One leg of a task, with the data that other legs read from a request."""
 
     content: CallContent
     journal: Journal
@@ -87,7 +87,7 @@ class WorkerLeg:
         self.info = TaskInfo(self.content.id_of(claim.call_id), claim.say)
 
     def begin_waits(self, caller: str, computed: ComputedValues) -> BodyWaits:
-        """Return the waits for a new run of the body."""
+        """Return the object that a new run of the body uses to sleep and to wait for signals."""
         del caller
         return BodyWaits(computed, self.content.signals, self.clock)
 
@@ -158,7 +158,9 @@ def _is_visited(waiting: PendingQuestion) -> bool:
 
 @dataclass(slots=True, eq=False, repr=False)
 class BodyWaits:
-    """The waits of one run of a body. The call remembers when each wait ends, and which signals the body received."""
+    """The sleeps and the waits for signals in one run of a body. The call remembers when each wait ends, and which
+    signals the body received.
+    """
 
     computed: ComputedValues
     signals: Mapping[str, Any]
@@ -169,14 +171,14 @@ class BodyWaits:
     """True while a sleep without a name is pending."""
 
     def sleep(self, seconds: float, name: str | None) -> Wait | None:
-        """Return the wait for the rest of a sleep. If the sleep has ended, return None.
+        """Return a wait for the remaining time of a sleep, or None if the sleep has ended.
 
         Raises:
             BodyMistake: Another sleep without a name is pending.
         """
         if name is None and self._is_sleeping:
             raise BodyMistake(
-                "two ctx.sleep(...) without name= are pending at the same time, and could swap their times on the next "
+                "two ctx.sleep(...) calls without name= are pending at once, and could swap their times on the next "
                 "leg; name them: ctx.sleep(..., name='...')"
             )
         self._sleeps += name is None
@@ -187,7 +189,7 @@ class BodyWaits:
         return Wait(until)
 
     def receive(self, name: str, seconds: float | None) -> Wait | list[Any]:
-        """Return a signal's payload in a one-item list. If the signal has not arrived, return the wait for it.
+        """Return a signal's payload in a one-item list. If the signal has not arrived, return a wait for the signal.
 
         Raises:
             TimeoutError: The signal did not arrive in time.
@@ -198,7 +200,7 @@ class BodyWaits:
             if name in self.signals:
                 self.computed.fix(key, [self.signals[name]])
             elif until is not None and self.clock() >= until:
-                # Record the timeout. A signal that arrives later then changes nothing.
+                # Record the timeout. A signal that arrives after that changes nothing.
                 self.computed.fix(key, [])
             else:
                 return Wait(until, name)

@@ -42,8 +42,8 @@ def answer_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 def read_answers(content: CallContent, answers: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return a model's answers as `elicitation/create` results, by wire key.
 
-    To decline, the answer is None. For a form with a single value, the answer is the value itself, and for other forms,
-    it is an object. Models sometimes wrap a single value in an object, and such an object is accepted. This is not
+    An answer of None declines. For a form with a single value, the answer is the value itself, and for other forms, it
+    is an object. Models sometimes wrap a single value in an object, and such an object is accepted. This is not
     ambiguous, because no form field can contain an object.
 
     Args:
@@ -82,7 +82,7 @@ def read_answer(key: str, params: Mapping[str, Any], answer: Any) -> dict[str, A
     elif _is_single(schema):
         values = {_VALUE: answer}
     else:
-        raise AnswersInvalid(f"the answer to {_shown(key)} must be an object with the form fields, or null to decline")
+        raise AnswersInvalid(f"the answer to {_shown(key)} must be an object with the form fields, or null if declined")
     fields = {field.name: field for field in fields_of(schema)}
     if wrong := [*_mistakes(fields, values)]:
         raise AnswersInvalid("; ".join(f"{_shown(key)}, {text}" for text in wrong))

@@ -60,7 +60,7 @@ class Backlog(NamedTuple):
 
     states: Mapping[str, int]
     keys: Mapping[str, int]
-    """For each key, the number of tasks that are sealed with it. Keys are given by their public names."""
+    """The number of tasks that are sealed with each key, by the key's public name."""
     overdue: int
     """The number of tasks that have been due for over a minute. If there are any, probably no worker is running."""
     is_whole: bool
@@ -144,8 +144,8 @@ class CallOperations:
         """Expire a task now, and end what it waits for.
 
         The store forgets the task, and the client sees an expired task. Two kinds of calls stay in the store as failed
-        until their own expiry: calls whose body must not begin twice, and calls that their client continues by a
-        handle. If such a client repeats its first request, the server must find the existing call.
+        until their normal expiry: calls whose body must not begin twice, and calls that are continued by a handle. If
+        the client repeats its first request, the server must find the existing call.
 
         Raises:
             CallNotChanged: There is no such task, the task belongs to another service, or it has ended.
@@ -392,7 +392,7 @@ def _read_response(key: str, params: Mapping[str, Any], response: Mapping[str, A
     if action in ("decline", "cancel"):
         return {"action": action}
     if action != "accept" or content is None:
-        raise AnswerUnfit("an answer must have the action decline, cancel or accept, and accept needs content")
+        raise AnswerUnfit("an answer must have the action accept (with content), decline or cancel")
     try:
         return read_answer(key, params, content)
     except AnswersInvalid as error:

@@ -1,8 +1,8 @@
-"""Legs of stored calls that run in the process that received a request, as part of that request.
+"""Legs of stored calls that run inside a client's request, in the process that received it.
 
-`task=after(seconds)` runs a call's body in that process, and stores the call as a task only if it must wait. A running
-body cannot move to another process when its request ends, so it runs as a task's leg from the beginning. Until the call
-becomes a task, its lease and step results are only in memory.
+`task=after(seconds)` runs a call's body in the process that received the request, and stores the call as a task only if
+it must wait. A running body cannot move to another process when its request ends, so it runs as a task's leg from the
+beginning. Until the call becomes a task, its lease and step results are only in memory.
 
 Other legs need something from their client, such as headers or an access token. A leg that was started by an answer on
 a page has no request. If its body then reads part of a request, the leg ends, and the call waits for a request from its
@@ -101,8 +101,8 @@ class _UnstoredLease(CallLease):
 async def run_in_foreground(
     engine: CallWorker, book: CallBook, entry: CallEntry, content: CallContent, journal: Journal, *, seconds: float
 ) -> dict[str, Any] | StoredView:
-    """Run a body, and wait at most the given number of seconds for its end. Return its result if it has ended. If it
-    needs more time or an answer, return the call's task.
+    """Run a body, and return its result. If the body needs more than the given number of seconds, or an answer, return
+    the call's task.
 
     Returns:
         The result in wire form, or the task.

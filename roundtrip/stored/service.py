@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from roundtrip.stored.desk import ToolHost
 
 _SECRET_BYTES: Final = 16
-# These log lines are limited, because clients can trigger them.
+# Limit how often these lines are logged, because clients can trigger them.
 _LOG: Final = LimitedLog(logging.getLogger("roundtrip"))
 
 
@@ -117,8 +117,8 @@ class CallService:
         return engine
 
     def _engine_of_requests(self) -> CallWorker | None:
-        """Return the engine in which requests begin legs. If other processes run the tasks, the engine runs only the
-        legs that requests begin.
+        """Return the engine for legs that are begun by requests. If other processes run the tasks, the engine runs only
+        the legs that requests begin.
         """
         self.start()
         if not self.runs_tasks:
@@ -187,7 +187,7 @@ class CallService:
     def content_of(
         self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], journal: Journal
     ) -> CallContent:
-        """Return the data of a request that later legs need when they have no request."""
+        """Return the request data that later legs need, because they may have no request."""
         capabilities: ClientCapabilities | None = ctx.session.client_capabilities
         origin = CallOrigin(
             arguments=(ctx.params or {}).get("arguments") or {},
@@ -223,7 +223,7 @@ class CallService:
     async def _run_first(
         self, entry: CallEntry, content: CallContent, journal: Journal, seconds: float | None, *, is_repeatable: bool
     ) -> dict[str, Any] | StoredView | None:
-        """Run the body, and wait at most the given seconds for its end; see `run_in_foreground`. Return None if
+        """Run the body, and wait for it at most the given number of seconds; see `run_in_foreground`. Return None if
         the call must begin as a task.
         """
         if seconds is None:
@@ -276,5 +276,5 @@ class CallService:
 
 
 def _deliver_nothing(engine: CallWorker) -> CallDelivery:
-    """Return a delivery that delivers nothing, for an engine whose legs are begun by other code."""
+    """Return a delivery without tasks, for an engine whose legs are begun by other code."""
     return CallDelivery()

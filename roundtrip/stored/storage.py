@@ -32,7 +32,7 @@ class Storage:
     """The service; None until an option or a tool needs it."""
 
     def require(self, host: ToolHost, needed_by: str = "task=") -> CallService:
-        """Return the service that stores the server's calls. Create it for the first option that needs it.
+        """Return the service that stores the server's calls. The first option that needs the service creates it.
 
         Raises:
             InvalidSignature: The ledger cannot store calls.

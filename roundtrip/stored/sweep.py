@@ -22,8 +22,8 @@ random, up to twice this value.
 """
 _MAX_SKIPPED: Final = 5_000
 _MAX_OWN_CALLS: Final = 100
-"""The maximum number of clients' calls to check. If there are more, the calls whose clients asked for them longest ago
-are left to other processes.
+"""The maximum number of clients' calls to check. If there are more, leave those that clients asked for longest ago to
+other processes.
 """
 
 
@@ -65,8 +65,8 @@ class OwnCalls:
 
 
 class CallDelivery:
-    """The source of due tasks for one event loop's worker. This base class delivers nothing, for a worker whose legs
-    are begun by other code.
+    """The source of due tasks for one event loop's worker. This base class delivers nothing: it is for a worker whose
+    legs are begun by other code.
     """
 
     def look_soon(self) -> None:
@@ -143,8 +143,8 @@ class Sweep(CallDelivery):
                 following = await self._look(room)
                 if following is not None:
                     wait = min(wait, max(0.0, following) + share * self.spread)
-            # `asyncio.wait_for` is not used, because on Python 3.11 it loses a cancellation that arrives together with
-            # the bell.
+            # `asyncio.wait_for` is not used, because on Python 3.11 it loses a cancellation that arrives at the same
+            # moment as the event.
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._bell.wait()

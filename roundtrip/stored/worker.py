@@ -1,7 +1,7 @@
 """Task workers: they claim a store's due tasks, serve one leg of each task, and store how the leg ended.
 
 A `CallDelivery` decides which tasks are due. By default, this is a `Sweep` of the store; a `DistributedEngine` brings
-its own delivery. Claiming, serving and storing are the same for both.
+its own delivery. Tasks are claimed, served and stored in the same way with every delivery.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from roundtrip.stored.desk import ToolHost
 
 logger = logging.getLogger("roundtrip")
-# These log lines are limited, because each due task repeats them.
+# Limit how often these lines are logged, because each due task repeats them.
 _LOG: Final = LimitedLog(logger)
 
 _SKIP_SECONDS: Final = 10.0
@@ -46,7 +46,7 @@ _PAUSE_SECONDS: Final = 1.0
 _HOLDER_BYTES: Final = 12
 _MAX_RUNNING: Final = 100
 _MAX_FOLLOWED: Final = 10_000
-"""When workers have died, at most this many running tasks are checked."""
+"""Maximum number of running tasks to check after workers have died."""
 _STOP_SECONDS: Final = 10.0
 _ENDING_SECONDS: Final = 1.0
 """How many seconds a leg may take to stop after its end has been stored."""
@@ -164,7 +164,7 @@ class CallWorker:
         await self._delivery.close()
 
     def _check_changes(self, call_id: str | None) -> None:
-        """Check for due tasks, and check running tasks that another process may have cancelled."""
+        """Check for due tasks, and check whether another process has cancelled running tasks."""
         claims = self._claims.values() if call_id is None else [self._claims.get(call_id)]
         for claim in list(claims):
             if claim is not None:
@@ -355,7 +355,7 @@ def leave_to_client(
     """Make a due call wait for a request from its client. The call keeps its answers and step results."""
     if not entry.claim(holder, now, lease=0.0):
         return
-    # `claim` counted a try, but the try counter is only for workers that die while they run the task.
+    # `claim` counted a try, but tries must count only workers that die while they run the task.
     entry.tries -= 1
     content.needs_client = not content.asked.questions
     entry.apply(StoredEvent.ASK if content.asked.questions else StoredEvent.WAIT, now)

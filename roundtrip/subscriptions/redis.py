@@ -1,8 +1,8 @@
 """`RedisSubscriptionBus`, which sends changes through Redis or Valkey to the clients of all instances.
 
 The SDK does not tell a bus when to start and stop. So the bus listens to Redis while its event loop has listeners. A
-separate asyncio task sends events while there are any in the queue. When the event loop ends, it cancels both, like all
-asyncio tasks.
+separate asyncio task sends events while there are any in the queue. When the event loop ends, it cancels the listening
+and the sending, like all asyncio tasks.
 """
 
 import asyncio
@@ -267,8 +267,8 @@ class _Hub:
             except Exception:
                 logger.exception("changes from other instances cannot be received for now")
             if self.loop.time() - since > _MAX_PAUSE_SECONDS:
-                # If the connection was shorter than this, it counts as a failure. Clients fetch all lists again after
-                # each new connection.
+                # A connection that ended sooner counts as a failure, because clients fetch all lists again after each
+                # new connection.
                 pauses = _retry_pauses()
             await asyncio.sleep(next(pauses))
 
@@ -276,7 +276,7 @@ class _Hub:
         """Deliver the events in messages until the connection breaks."""
         waiting: dict[ServerEvent, None] = {}
         async for message in messages:
-            # Collect messages that arrive together. Equal events in them are delivered only once.
+            # Collect messages that arrive together, so that equal events are delivered only once.
             if message is not None:
                 waiting.update(dict.fromkeys(self._events_in(message)))
             if message is None or len(waiting) >= _MAX_EVENTS:
@@ -362,18 +362,18 @@ def _fits_in_message(event: ServerEvent) -> bool:
 
 
 def _read_message(data: object) -> _ChangeMessage:
-    """Parse a message. Any Redis client may have sent it.
+    """Parse a message. The message may come from any Redis client.
 
     Raises:
         _UnreadableMessage: The data is not a valid message.
     """
     if not isinstance(data, bytes):
-        raise _UnreadableMessage("it is not text")
+        raise _UnreadableMessage("the data is not text")
     if len(data) > _MAX_MESSAGE_BYTES:
-        raise _UnreadableMessage(f"it must have at most {_MAX_MESSAGE_BYTES} bytes, got {len(data)}")
+        raise _UnreadableMessage(f"the data must have at most {_MAX_MESSAGE_BYTES} bytes, got {len(data)}")
     try:
         return _ChangeMessage.model_validate_json(data)
     except ValidationError as error:
         # Report only pydantic's error types, because keys from the data must not reach the log.
         kinds = sorted({detail["type"] for detail in error.errors(include_input=False, include_context=False)})
-        raise _UnreadableMessage(f"it is not a roundtrip message ({', '.join(kinds)})") from None
+        raise _UnreadableMessage(f"the data is not a roundtrip message ({', '.join(kinds)})") from None

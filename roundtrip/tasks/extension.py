@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from roundtrip.stored.service import CallService
 
 logger = logging.getLogger("roundtrip")
-# These log lines are limited, because clients can trigger them.
+# Limit how often these lines are logged, because clients can trigger them.
 _LOG: Final = LimitedLog(logger)
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
@@ -73,7 +73,7 @@ def serve_extension(host: ToolHost, service: CallService) -> None:
         return
     server.extensions[EXTENSION] = {}
     host.desk.features.insert(0, _TaskCreation(service))
-    # Insert it just before the innermost middleware. Then all the author's middleware runs first.
+    # Insert the extension just before the innermost middleware, so that all the author's middleware runs first.
     position = entries.index(host) if host in entries else len(entries)
     server.middleware.insert(position, TaskMethods(service.book, host.legs.parts, host.stamp))
 
@@ -85,7 +85,7 @@ class _TaskCreation:
         self._service = service
 
     async def serve(self, call: ClientCall, proceed: Proceed) -> ServedEnd | dict[str, Any]:
-        """Serve one request. If its call becomes a task, return the task's handle."""
+        """Serve one request. If the call becomes a task, return the task's handle."""
         record = call.record
         is_retry = is_retry_era(record.context.protocol_version)
         record.may_become_task = is_retry and is_on_asyncio() and declares_tasks(record.context)
@@ -167,8 +167,8 @@ class TaskMethods:
         view = await self._book.find(call_id) if secret.isascii() else None
         if view is None or not hmac.compare_digest(view.content.origin.secret, secret):
             return None
-        # This handle belongs to a call that is not a task. If it were accepted here, the client could answer in place
-        # of the user of the call page.
+        # This handle belongs to a call that is not a task. If it were accepted here, the client could give answers that
+        # must come from the user of the call page.
         if view.content.is_continued:
             return None
         if view.content.origin.principal != self._parts.protection.principal(ctx):
@@ -183,7 +183,7 @@ class TaskMethods:
         if not declares_tasks(ctx):
             raise extension_missing()
         try:
-            # Keep only the ids. The tasks' contents would stay in memory as long as the stream.
+            # Keep only the ids. The tasks' contents would stay in memory until the stream ends.
             own = {split_id(task_id)[0]: task_id for task_id in ids if await self._find_own(ctx, task_id) is not None}
         except LedgerDown as error:
             raise _unreachable_error(error) from error
@@ -290,13 +290,15 @@ class _TaskStream:
         return replace(self._ctx, session=cast("ServerSession", session))
 
     def note_change(self, call_id: str | None) -> None:
-        """Record that a task may have changed. None stands for all tasks: the store may have missed changes."""
+        """Record that a task may have changed. If None, any task may have changed, because the store may have missed
+        changes.
+        """
         if call_id is None or call_id in self._tasks:
             self._changed.update(dict.fromkeys(self._tasks if call_id is None else (call_id,)))
             self._bell.set()
 
     async def pump(self) -> None:
-        """Send the state of each changed task until the client leaves."""
+        """Send the state of each changed task until the client disconnects."""
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             await self._is_acknowledged.wait()
             while True:

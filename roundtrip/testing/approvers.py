@@ -28,7 +28,7 @@ logging.getLogger("httpx2").addFilter(
 _MatcherT = TypeVar("_MatcherT", str, str | re.Pattern[str])
 
 Verdict: TypeAlias = Literal["approve", "reject"] | tuple[Literal["approve", "reject"], str] | None
-"""A decision, with or without a reason. None leaves the approval open."""
+"""A decision, with or without a reason. If it is None, the approval stays open."""
 
 
 class Approver:
@@ -37,9 +37,9 @@ class Approver:
     Pass the person as `User(..., approver=...)`.
 
     Args:
-        verdicts: A mapping to decisions, or a function that takes an approval in the inbox API's format and returns a
-            decision. A key in the mapping is a group's name, or a compiled pattern that matches the approval's message.
-            An approval without a decision stays open.
+        verdicts: The decisions, in a mapping. A key is a group's name, or a compiled pattern that matches the
+            approval's message. Alternatively, a function that takes an approval in the inbox API's format and returns a
+            decision. An approval without a decision stays open.
         headers: The person's login, in the form that `Pages(authenticate=...)` reads.
 
     Example:
@@ -56,7 +56,7 @@ class Approver:
         headers: Mapping[str, str],
     ) -> None:
         if not callable(verdicts) and not isinstance(verdicts, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"the verdicts must be a function, or a mapping of groups or patterns, got {verdicts!r}")
+            raise TypeError(f"the verdicts must be a function, or a mapping from groups or patterns, got {verdicts!r}")
         self._verdicts = verdicts
         self._headers = dict(headers)
         self.decided: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 class Clock:
     """A clock that stands still until a test moves it.
 
-    Within `set()`, it replaces `time.time` for the whole process, including servers that already exist.
+    Within `set()`, the clock replaces `time.time` for the whole process, including servers that already exist.
     """
 
     def __init__(self) -> None:

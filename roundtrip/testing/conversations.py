@@ -239,7 +239,7 @@ class Steps:
 
     @property
     def states(self) -> list[State]:
-        """Return the states in order. The first is the state before the first transition."""
+        """Return the states in order. The first state is the one before the first transition."""
         return [self.transitions[0].source, *(step.target for step in self.transitions)] if self.transitions else []
 
     @property

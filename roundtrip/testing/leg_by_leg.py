@@ -25,8 +25,8 @@ class LegByLeg:
     Args:
         server: The server, as for `User`. A factory makes a new instance for every leg.
         principal: The logged-in principal, as a subject or an access token. Only servers in memory receive it.
-        **options: Arguments for `mcp.Client`. Callbacks only declare capabilities, and are never called. By default,
-        the client declares all capabilities. To leave one out, pass None for its callback.
+        **options: Arguments for `mcp.Client`. Callbacks are never called; they serve only to declare capabilities. By
+            default, the client declares all capabilities. To leave one out, pass None for its callback.
 
     Example:
         ```python

@@ -52,7 +52,7 @@ AnswerQuestions = Callable[[Sequence[AskedQuestion]], Awaitable[Sequence[InputRe
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """A waiting call. A model can continue it with the tool and the handle. If there is a link, it is for the user."""
+    """A waiting call, with the tool and the handle that continue it, and the user's link, if there is one."""
 
     tool: str
     handle: str
@@ -85,7 +85,7 @@ def page_at(url: str, server: object) -> "QuestionPage | None":
 
 
 async def questions_for_model(server: object, call_id: str) -> list[AskedQuestion]:
-    """Return the open questions in a stored call that a model may answer. Their names are those that the model uses."""
+    """Return a stored call's open questions that a model may answer, under the names that the model uses."""
     view = await _view(server, call_id)
     if view is None or view.entry.state is not StoredState.ASKING:
         return []

@@ -61,12 +61,12 @@ Reply = (
     | bool
     | None
 )
-"""An answer. It is form content, the value for a form with one field, a model's text, an outcome, or JSON data. JSON
-data can answer for a model or for roots.
+"""An answer: form content, the value for a form with one field, a model's text, an outcome, or JSON data. JSON data can
+answer for a model or for roots.
 """
 
 Matcher = str | re.Pattern[str] | Callable[[AskedQuestion], bool]
-"""A name, a pattern for the message, or a function. It selects questions."""
+"""A way to select questions: by name, by a pattern for the message, or with a function."""
 
 # `Mapping` is invariant in its key, so `Mapping[str, ...]` is not a `Mapping[Matcher, ...]`. Some type checkers cannot
 # match a dict literal against a union of the two.
@@ -91,7 +91,7 @@ class PreparedValues(Generic[ValueT]):
     remaining: list[ValueT]
     in_order: bool
     round: int | None = None
-    """The only round that these values are for; None if the values are for any round."""
+    """The round that these values are for; None if they are for all rounds."""
     take_count: int = 0
     """How many values have been taken."""
 

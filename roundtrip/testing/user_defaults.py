@@ -48,7 +48,7 @@ class UserDefaults:
     over: Literal["memory", "http"] = "memory"
     """The transport to server objects."""
     recorder: Recorder | None = None
-    """The recorder for legs that roundtrip servers in this process serve."""
+    """The recorder for legs on roundtrip servers in this process."""
     record_messages: bool = False
     """True to record every JSON-RPC message. Users then connect over HTTP."""
     called_tools: list[str] = field(default_factory=list[str])

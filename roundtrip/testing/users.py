@@ -60,7 +60,7 @@ from roundtrip.tracing import Tracer
 __tracebackhide__ = True
 
 _LOOK_SECONDS: Final = 0.1
-"""How often, in seconds, a call's approvals are polled."""
+"""The interval, in seconds, at which a call's approvals are polled."""
 _APPROVAL_SECONDS: Final = 300.0
 """Time limit for a waiting call. If no approver decides, `watch_approvals` usually ends the call earlier."""
 _APPROVAL_PREFIX: Final = "This waits for an approval by "
@@ -110,7 +110,7 @@ class User:
         answers: The answers, in a mapping. A key is a question's name, a compiled pattern that matches the message, or
             a function that takes the `AskedQuestion`. An answer is form content (a mapping or a model), the value of a
             form with one field, `ACCEPT`, `DECLINE`, `CANCEL`, `IGNORE` or `LEAVE`. An answer can also be a list, whose
-            items answer the question once each, in order. To give different answers in each round, pass a list of
+            items are used in order, each for one question. To give different answers in each round, pass a list of
             mappings.
         visits: The page visits, in a mapping with the same keys as `answers`. A visit is a function, plain or
             asynchronous, that takes a `Visit` and acts as the browser. A visit can also be a list of functions, which
@@ -435,7 +435,8 @@ class _UserCall:
     async def watch_approvals(self) -> None:
         """End the call if an approval waits too long.
 
-        An approver cannot see approvals for their own calls or for other groups, so an approval may never be decided.
+        An approver cannot see approvals for their own calls or for other groups, so it is possible that no approver
+        decides.
         """
         patience = self.patience * ELSEWHERE_FACTOR
         approvals, since = "", anyio.current_time()

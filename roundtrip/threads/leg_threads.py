@@ -30,8 +30,8 @@ _WAITING_THREADS: Final = 128
 
 
 class Pace:
-    """Recent speed of some functions. They are quick if their last runs were quick and never made the loop wait in
-    vain.
+    """Recent speed of some functions. The functions count as quick if their last runs were short, and the loop never
+    waited for them in vain.
     """
 
     __slots__ = ("_quick_runs",)
@@ -114,7 +114,7 @@ class LegThreads:
 
     @property
     def share_one(self) -> bool:
-        """Return True if all lanes still share one thread, which is free."""
+        """Return True if all lanes still share one thread, and that thread is idle."""
         seats = self._seats
         return not seats or (len(seats) == 1 and not seats[0].is_taken)
 
@@ -138,8 +138,8 @@ class LegThreads:
             call: The function.
             lane: The function's lane. A function without a lane runs in any thread.
             pool: The pool that provides the function's slot.
-            is_alone: True if nothing else in the leg can run at the same time. The loop itself then waits a moment for
-                a function that is usually quick, because waking the loop takes longer.
+            is_alone: True if nothing else in the leg can run at the same time. The loop then blocks for a moment if the
+                function is usually quick, because waking the loop takes longer.
             begun: Called if the loop continues while the function runs.
 
         Raises:
@@ -202,7 +202,7 @@ class LegThreads:
         return self.owner
 
     async def _take_seat(self, lane: Hashable) -> _Seat:
-        """Wait for a lane's thread. If the function in the shared thread exceeds its share, a new lane takes another
+        """Wait for a lane's thread. If a function runs for too long in the shared thread, a new lane takes another
         thread.
         """
         may_share = True
@@ -214,7 +214,7 @@ class LegThreads:
                 if lane is not None:
                     self._lanes[lane] = seat
                 return seat
-            # The share of a function that is still waiting for a slot has not begun.
+            # A function's time in the shared thread begins only when the function has a slot.
             is_shared = own is None and seat.work is not None
             with anyio.move_on_after(seat.left_of_share() if is_shared else None) as scope:
                 await seat.wait_for_change()
@@ -307,7 +307,7 @@ class _Seat:
     work: workers.Work | None = None
 
     async def wait_for_change(self) -> None:
-        """Wait until the thread begins a function, or is free."""
+        """Wait until the thread begins a function, or becomes idle."""
         if self._changed is None:
             self._changed = asyncio.Event()
         await self._changed.wait()
@@ -319,7 +319,7 @@ class _Seat:
             self._changed = None
 
     def left_of_share(self) -> float:
-        """Return the seconds that the running function may continue before a new lane takes another thread."""
+        """Return how many more seconds a new lane waits for the running function before it takes another thread."""
         if self.work is None or self.work.began is None:
             return SHARED_SECONDS
         return SHARED_SECONDS - (monotonic() - self.work.began)

@@ -21,7 +21,7 @@ def is_on_asyncio() -> bool:
 
 
 def is_on_event_loop() -> bool:
-    """Return True in code that any kind of event loop runs, and False in a worker thread."""
+    """Return True on an event loop of any kind, and False in a worker thread."""
     try:
         current_token()
     except RuntimeError:

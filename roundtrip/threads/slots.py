@@ -4,8 +4,8 @@ A thread cannot be stopped. If its call times out, the thread is left behind, an
 returns. If left-behind threads hold all slots, calls that need a slot fail. Otherwise they would wait for threads that
 may never end.
 
-In a fair pool, an owner may take another slot only while it holds fewer slots than twice the number of free slots. So
-an owner gets at most 40 slots out of 60. A quarter of all slots is reserved for owners that have no slot.
+In a fair pool, an owner may take another slot only while it holds fewer than twice as many slots as are free. So an
+owner gets at most 40 slots out of 60. A quarter of all slots is reserved for owners that have no slot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHARED_SECONDS: Final = 0.001
 """How long a plain function may run before the functions queued behind it move to other threads."""
 
 _SHARE: Final = 2
-"""The maximum number of slots for one owner, in multiples of the free slots."""
+"""How many slots an owner may hold for each free slot."""
 _RESERVED: Final = 0.25
 """The fraction of the slots that is reserved for owners without a slot."""
 
@@ -83,13 +83,13 @@ class Slots:
         return self._suffices(free, self._held.get(owner, 0))
 
     def _is_lost(self, owner: Hashable) -> bool:
-        """Return True if the owner could not get a slot even if only left-behind threads held slots."""
+        """Return True if the left-behind threads are enough to keep the owner from getting a slot."""
         free = self.limiter.total_tokens - sum(self._left.values())
         return not self._suffices(free, self._left.get(owner, 0))
 
     def take_now(self, holder: object, owner: Hashable) -> bool:
         """Take a slot if the owner may have one now. Return True on success."""
-        # This owner's earlier calls come first. Other owners' waiting calls could not use the slot.
+        # This owner's earlier calls come first. Other owners' calls would not be waiting if they could take a slot.
         if owner in self._waiting or not self._may_take(owner):
             return False
         self._grant(holder, owner)

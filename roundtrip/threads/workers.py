@@ -32,7 +32,7 @@ logger = logging.getLogger("roundtrip")
 _IDLE_SECONDS: Final = 2.0
 """How long an idle thread waits for work before it ends."""
 _MOMENT_SECONDS: Final = SHARED_SECONDS / 4
-"""The maximum time for which the loop itself blocks to wait for a thread."""
+"""The longest time for which the loop blocks to wait for a thread."""
 _RAISED_LATE: Final = "a function raised an exception in a thread whose call had ended"
 
 
@@ -317,7 +317,7 @@ class Worker:
                     return
                 else:
                     _run(job)
-                    # The job refers to the whole call.
+                    # Otherwise an idle thread would keep the whole call in memory.
                     del job
                 if self._is_given_back and not self._held_for:
                     self._is_given_back = False
@@ -365,7 +365,7 @@ class FunctionRun:
     # True once the loop has taken over the remaining functions.
     _is_taken: bool = False
     _context: Context | None = None
-    """The leg's context variables, with which the loop continues."""
+    """The leg's context variables, for the functions that the loop runs."""
 
     # In the thread.
 
@@ -394,10 +394,8 @@ class FunctionRun:
     # On the loop.
 
     def watch(self, delay: float = SHARED_SECONDS) -> None:
-        """Take over the remaining functions after `delay` seconds, if the running function is then still delaying other
-        functions.
-        """
-        # Later calls come from the timer. Its context is empty, because the loop keeps each timer with its context
+        """After `delay` seconds, take over the remaining functions if the running function is still delaying others."""
+        # Later calls come from the timer. Give the timer an empty context, because the loop keeps a timer's context
         # until the timer fires.
         self._context = self._context or copy_context()
         self._timer = asyncio.get_running_loop().call_later(delay, self._take_if_slow, context=Context())
@@ -413,7 +411,7 @@ class FunctionRun:
     def _take_if_slow(self) -> None:
         """Take over the remaining functions if the running function has delayed others for too long."""
         left = SHARED_SECONDS
-        # If the lock is taken, the thread is using `_run`. Then check again later.
+        # If the lock is taken, the thread is using `_run`, so check again later.
         if self._lock.acquire(blocking=False):
             try:
                 if self._began is not None:

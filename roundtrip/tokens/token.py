@@ -150,13 +150,13 @@ def open_text(sealer: Sealer | None, stored: str, *bound_to: str) -> str:
 
     Raises:
         TokenRejected: No key fits, or the text was sealed for another use.
-        ValueError: The text is malformed. Or it is sealed and there is no sealer, or it is plain and there is a sealer.
+        ValueError: The text is malformed, is sealed although there is no sealer, or is plain although there is one.
     """
     is_sealed = stored.startswith(SEALED_PREFIX)
     if sealer is None and not is_sealed:
         return stored
     if sealer is None or not is_sealed:
-        raise ValueError("a text must be sealed if this process has keys, and plain if it has none")
+        raise ValueError("a text must be sealed if this process has keys, and plain otherwise")
     sealed = from_text(stored.rpartition(".")[2])
     return sealer.open(sealed, json.dumps(bound_to).encode()).decode("utf-8", "surrogatepass")
 
@@ -208,7 +208,7 @@ class JournalCodec:
         """
         if self._sealer is None and journal.computed:
             raise KeysMissing(
-                "a call must hide a step's result or a fallback from its client, but request_state_security= "
+                "a step's result or a fallback must be hidden from the client, but request_state_security= "
                 "has no key for sealing; add seal_keys="
             )
         seal = self._sealer.seal if self._sealer is not None else _frame_unsealed
@@ -249,8 +249,8 @@ class TokenCodec:
 
     @cached_property
     def _signers(self) -> "Mapping[str, Signer]":
-        """Return the signers by key hint. A hint has several signers only in the rare case that several keys have the
-        same hint.
+        """Return the signers by key hint. In rare cases, several keys have the same hint, and this hint then has
+        several signers.
         """
         keys: dict[str, list[bytes]] = {}
         for hint, subkey in zip(self._hints, self._subkeys, strict=True):

@@ -46,7 +46,7 @@ class ArgumentsRejected(ToolError):
 
 
 def rejected_fields(fields: Iterable[str]) -> ValidationError:
-    """Return an error that names the rejected arguments and holds none of their values."""
+    """Return an error that contains the rejected arguments' names, but not their values."""
     rejected: list[InitErrorDetails] = [
         {"type": PydanticCustomError("rejected", "rejected"), "loc": (field,), "input": None}
         for field in sorted(set(fields))
@@ -82,7 +82,7 @@ class ArgumentReader:
 
     Args:
         metadata: The SDK's metadata for the tool's function.
-        check: Validates the arguments exactly as the client sent them. If set, texts are not parsed as JSON.
+        check: Validates the arguments exactly as the client sent them. If set, strings are not parsed as JSON.
     """
 
     __slots__ = ("_check", "_fields", "_json_fields", "_model", "names")
@@ -107,7 +107,7 @@ class ArgumentReader:
             **{alias: outputs[field] for alias, field in aliases.items()},
             **{output: output for output in outputs.values()},
         }
-        """Maps each name by which a resolver may request an argument to the body's name for that argument."""
+        """Maps the argument names that resolvers may use to the names of the body's parameters."""
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the client's arguments in the form that the body receives.
@@ -127,7 +127,7 @@ class ArgumentReader:
             raise ArgumentsRejected(str(error), places=re.split(r"[.\[]", error.place)[:1], names=self.names) from None
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the validated arguments by the names of the body's parameters.
+        """Return the validated arguments, keyed by the names of the body's parameters.
 
         Raises:
             ValidationError: The arguments do not match the tool's input schema.
@@ -147,25 +147,25 @@ class ArgumentReader:
 
 
 def _parse(text: str) -> object:
-    """Return the list or object in a JSON text; return any other text unchanged."""
+    """Parse a string that contains a JSON list or object; return other strings unchanged."""
     try:
         # The transports also reject NaN and infinity in lists and objects.
         parsed = cast("object", pydantic_core.from_json(text, allow_inf_nan=False))
-    except (ValueError, TypeError):  # TypeError: the text has an unpaired surrogate
+    except (ValueError, TypeError):  # TypeError: the string has an unpaired surrogate
         return text
     return text if isinstance(parsed, str | int | float) else parsed
 
 
 def _parameter_of(field: str, info: FieldInfo) -> str:
-    """Return the body's name for an argument. The SDK renames fields that would clash with a pydantic model's
-    attributes.
+    """Return the name of the body's parameter for a field. The SDK renames fields that would clash with a pydantic
+    model's attributes.
     """
     renamed = info.alias is not None and field == f"field_{info.alias}" and hasattr(BaseModel, info.alias)
     return cast("str", info.alias) if renamed else field
 
 
 def _may_come_as_json(info: FieldInfo) -> bool:
-    """Return True if a text sent for this parameter can only be a list or an object in JSON."""
+    """Return True if a string sent for this parameter may be parsed as a JSON list or object."""
     for extra in info.metadata:
         if extra is _JSON_TEXT or isinstance(extra, _JSON_TEXT):
             return False
@@ -191,7 +191,7 @@ def _is_model(arm: Any) -> bool:
 
 
 def _takes_text(arm: Any) -> bool:
-    """Return True if a text can be the argument itself, even if it looks like JSON."""
+    """Return True if the type accepts a string as is, without parsing it as JSON."""
     if get_origin(arm) is Literal:
         return any(isinstance(value, str) for value in get_args(arm))
     if not isinstance(arm, type):

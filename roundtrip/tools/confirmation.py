@@ -23,14 +23,14 @@ _MAX_VALUE_CHARS = 200
 """Maximum number of characters shown for one value."""
 
 _PLAIN: Final = (int, float, Decimal, date, time, timedelta, UUID, NoneType)
-"""Types that are shown without quotes, because a client cannot make their text contain words."""
+"""Types that are shown without quotes: their text cannot contain words that a client chose."""
 
 
 class _Quoting(string.Formatter):
     """Formatter that quotes values, so that a client's text cannot be mistaken for the template's text."""
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
-        # Ignore `!r` for text: all text is quoted later, and would be quoted twice.
+        # Ignore `!r` for text: all text is quoted later, and would otherwise be quoted twice.
         return value if isinstance(value, str) else super().convert_field(value, conversion)
 
     def format_field(self, value: Any, format_spec: str) -> str:
@@ -54,7 +54,7 @@ class ToolConfirmation(NamedTuple):
     key: str
     template: str
     approve: ExternalMarker[Any] | None = None
-    """Approval by other people that replaces the user's confirmation; None if the user confirms."""
+    """Approval that replaces the user's confirmation; None if the user confirms."""
 
     @classmethod
     def of(cls, given: str | ExternalMarker[Any], *, tool: str, arguments: Mapping[str, str]) -> ToolConfirmation:
@@ -67,7 +67,7 @@ class ToolConfirmation(NamedTuple):
         if approve is not None and approve.fallback is not NOTHING:
             raise InvalidSignature(
                 f"tool {tool!r}: confirm=Approve(...) must have no fallback=, because a tool must not run without its "
-                "confirmation; leave it out"
+                "confirmation; remove fallback="
             )
         template = cast("str", given if approve is None else approve.message)
         if not isinstance(template, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -76,7 +76,7 @@ class ToolConfirmation(NamedTuple):
                 "confirm='Run this tool?', and name arguments in braces"
             )
         if not template.strip():
-            # Ignoring an empty text would run a dangerous tool without its confirmation.
+            # If an empty template were ignored, a dangerous tool would run without its confirmation.
             raise InvalidSignature(
                 f"tool {tool!r}: confirm={template!r} must be a question; write one, or leave confirm= out"
             )
@@ -110,7 +110,7 @@ class ToolConfirmation(NamedTuple):
             return Elicit(text, Confirmation)
         if len(text) > self.approve.max_chars:
             raise ToolError(
-                f"arguments must have at most {self.approve.max_chars} characters, because approvers must read "
+                f"arguments must have at most {self.approve.max_chars} characters, so that approvers can read "
                 f"them, got {len(text)}; send less in one call"
             )
         return self.approve.worded(text)

@@ -1,4 +1,4 @@
-"""Content: convert values to content blocks and JSON that every transport can carry and every client can read.
+"""Conversion of values to content blocks and JSON that every transport can carry and every client can read.
 
 Values that cannot be sent are rejected here, so that the error names the tool that returned them.
 """
@@ -30,7 +30,7 @@ _TOO_LARGE: Final = 10**_MAX_DIGITS
 
 
 class Embeddable:
-    """Base class for files. It is not in `media.py`, because few servers load that module."""
+    """Base class for files. Few servers load `media.py`, so this class is not defined there."""
 
     def to_resource_content(self) -> EmbeddedResource:
         """Return the content block that is sent to the client."""
@@ -41,8 +41,8 @@ class ToolResult:
     """Complete tool result that is sent exactly as the author wrote it.
 
     Args:
-        content: Content for users and models: text, a block, an `Image`, a list of those, or any value, which is sent
-            as JSON text. By default, the structured content as JSON text.
+        content: Content for users and models: text, a block, an `Image`, a list of these, or another value, which is
+            sent as JSON text. The default is the structured content as JSON text.
         structured_content: Content for programs.
         meta: Metadata for the client application.
 
@@ -58,7 +58,7 @@ class ToolResult:
         self, content: Any = None, structured_content: dict[str, Any] | None = None, meta: dict[str, Any] | None = None
     ) -> None:
         if content is None and structured_content is None:
-            raise ValueError("a ToolResult must have content=, structured_content= or both; pass content=[] for none")
+            raise ValueError("a ToolResult must have content= or structured_content=; pass content=[] if it is empty")
         if structured_content is not None and not isinstance(cast("object", structured_content), dict):
             raise TypeError(
                 f"structured_content must be a dict, got {type(structured_content).__name__}; "
@@ -81,7 +81,7 @@ BYTES: Final = (bytes, bytearray, memoryview)
 _DATA: Final = frozenset((bool, int, float, str, dict))
 _BLOCKS: Final[tuple[type, ...]] = get_args(ContentBlock)
 CONTENT_TYPES: Final[tuple[type, ...]] = (*_BLOCKS, SdkImage, SdkAudio, Embeddable, ToolResult, *BYTES)
-"""Content types, as opposed to data types. No output schema is generated if the return annotation mentions one."""
+"""Content types, as opposed to data types. A return annotation with a content type gets no output schema."""
 _BLOCK_METHODS: Final = (
     (SdkImage, "Image", "to_image_content"),
     (SdkAudio, "Audio", "to_audio_content"),
@@ -146,7 +146,8 @@ def as_json(value: Any) -> Any:
         NotSendable: The value has no JSON form.
     """
     try:
-        # Keep NaN and infinity here, and reject them below. Written as null, they would differ from the result's text.
+        # Keep NaN and infinity here, and reject them below. If null replaced them, the structured content would differ
+        # from the result's text.
         data = pydantic_core.to_jsonable_python(value, fallback=_json_fallback, inf_nan_mode="constants")
     except ValueError as error:
         raise unsendable(error) from error
@@ -225,7 +226,7 @@ def _require_all(values: Iterable[Any], *, depth: int) -> None:
         elif kind is float:
             if not isfinite(value):
                 raise NotSendable(
-                    f"a result has no JSON form: JSON cannot represent {value}; return None or a text instead"
+                    f"a result has no JSON form: JSON cannot represent {value}; return None or a string instead"
                 )
         elif kind is int and not -_TOO_LARGE < value < _TOO_LARGE:
             raise NotSendable(f"a result holds an integer of more than {_MAX_DIGITS} digits; return it as text")

@@ -80,7 +80,7 @@ def _read_numpy(text: str, names: frozenset[str]) -> _ReadDocstring:
 
     # The parser would treat all text after a deprecation note as part of the note.
     known = [section for section in DEFAULT_SECTIONS if section.title != "deprecated"]
-    # The parser declares a mapping in its type hint, but it needs a list.
+    # The parser's type hint asks for a mapping, but the parser needs a list.
     parser = NumpydocParser(cast("Any", [*known, ParamSection("Keyword Arguments", "param")]))
     titles = "|".join(re.escape(section.title) for section in known)
     # The parser only accepts an underline that is exactly as long as its title.
@@ -102,7 +102,9 @@ def _read_sphinx(text: str, names: frozenset[str]) -> _ReadDocstring:
 
 
 def _plain_fields(lines: Iterable[str]) -> Iterable[str]:
-    """Yield the lines with Sphinx fields as the parser understands them: without types, and only for known fields."""
+    """Yield the lines, with Sphinx fields rewritten for the parser: parameter fields without types, and all other
+    fields as `:other:`.
+    """
     within = after_blank = False
     for line in lines:
         if (field := _SPHINX_FIELD.match(line)) is not None:

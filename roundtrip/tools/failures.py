@@ -41,9 +41,9 @@ _roundtrip_logger = logging.getLogger("roundtrip")
 T = TypeVar("T")
 
 _MAX_MESSAGE_CHARS: Final = 80
-"""Maximum length of a question's message in an error. The message replaces the name of an unnamed question."""
+"""Maximum length of a question's message in an error. Errors show the message if the question has no name."""
 SERVER_ERROR: Final = -32000
-"""The SDK also uses this code for closed connections. `data.reason` tells the two apart."""
+"""The SDK also uses this code for closed connections, but without a `data.reason`."""
 
 _SERVER_ERRORS: Final = (
     (errors.ToolTimedOut, "tool_timeout", "{tool} {error}"),
@@ -51,13 +51,11 @@ _SERVER_ERRORS: Final = (
     (errors.StillRunning, "still_running", "{error}"),
     (errors.LedgerUnavailable, "ledger_unavailable", "{error}"),
 )
-"""Errors that end a call with a protocol error: the class, the reason in the error's data, and the message."""
+"""Errors that end a call with a protocol error: for each class, the `data.reason` and the message."""
 
 
 class Crashed(Exception):
-    """A body's crash on an earlier leg. That leg logged the crash, and this exception has the original exception's
-    message.
-    """
+    """A body's crash on an earlier leg, which logged it. The message is the original exception's message."""
 
 
 def tool_failure(name: str, error: Exception, *, mask: bool) -> Exception:
@@ -112,7 +110,8 @@ def failed_tool(name: str, error: Exception, *, mask: bool) -> CallToolResult:
 
 
 def told_by(failure: Exception, error: Exception) -> str | None:
-    """Return the failure's text with messages in place of generated question names; None if every question has a name.
+    """Return the failure's text, with generated question names replaced by the questions' messages; None if there are
+    no such names.
 
     A question's message may be secret: log the text of `failure`, never the text returned here.
     """
@@ -155,7 +154,8 @@ def raise_prompt_failure(name: str, error: ValueError, *, for_client: bool) -> N
     """Raise a prompt's failure. The SDK's dispatcher logs it with its causes."""
     fields = fields_rejected_by(error)
     if fields is not None:
-        # The SDK would chain an exception that quotes the client's values, so chain one without values.
+        # The SDK would chain an exception that quotes the client's values, so replace it with an exception without
+        # values.
         raise ValueError(str(error)) from rejected_fields(fields)
     if for_client and str(error) == f"Unknown prompt: {name}":
         # If this error were raised, the dispatcher would log the client's text with a traceback.

@@ -1,4 +1,4 @@
-"""Guard for functions with options that only roundtrip enforces: a server without roundtrip cannot run them.
+"""Guard that stops servers without roundtrip from running functions whose options only roundtrip enforces.
 
 The standalone `@tool` only attaches options. A server without roundtrip would run the function without its
 confirmation, and would run it again for each repeated call. Direct calls from the author's code are not affected.
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _ROUNDTRIP_PREFIX: Final = "roundtrip."
 _SERVER_PREFIXES: Final = ("mcp.server.", "fastmcp.")
 _THREAD_MODULES: Final = ("anyio._backends.", "trio._core._thread_cache")
-"""Modules that start a server's worker threads. In a thread that roundtrip starts, the search finds a roundtrip module
-first.
+"""Modules that start a server's worker threads. In roundtrip's own threads, `_is_run_by_foreign_server` finds a
+roundtrip module before these.
 """
 
 

@@ -91,7 +91,7 @@ class Image(_Media, SdkImage):
 
     Args:
         path: The file, which is read when the result is sent; `~` is the home directory.
-        data: The image's bytes, if there is no file. Without a `format`, they are sent as PNG.
+        data: The image's bytes, if there is no file. Bytes without a `format` are sent as PNG.
         format: `png`, `jpg`, ... or a complete MIME type; by default taken from the file's extension.
         annotations: Hints for the client.
 
@@ -114,7 +114,7 @@ class Audio(_Media, SdkAudio):
 
     Args:
         path: The file, which is read when the result is sent; `~` is the home directory.
-        data: The sound's bytes, if there is no file. Without a `format`, they are sent as WAV.
+        data: The sound's bytes, if there is no file. Bytes without a `format` are sent as WAV.
         format: `wav`, `mp3`, ... or a complete MIME type; by default taken from the file's extension.
         annotations: Hints for the client.
 
@@ -181,7 +181,7 @@ def _checked_path(kind: str, path: str | Path | None, data: bytes | None) -> Pat
     if path is None:
         return None
     if not str(path):
-        raise ValueError(f"{kind} must have a file as path=, got an empty text")
+        raise ValueError(f"{kind} must have a file as path=, got an empty string")
     return Path(path).expanduser()
 
 
@@ -219,7 +219,7 @@ def _type_of_format(format: str, *, kind: str | None = None) -> str:
 
 
 def _extension_of(format: str | None, mime_type: str) -> str:
-    """Return the file extension for a format or, if the format gives no extension, for a media type."""
+    """Return the file extension for a format. If the format has none, return the extension for the media type."""
     word = (format or "").strip().lower().removeprefix(".")
     if word and "/" not in word:
         return _BY_WORD.get(word, f".{word}")

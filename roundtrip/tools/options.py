@@ -52,7 +52,7 @@ class ToolOptions(TypedDict, total=False):
     tags: Iterable[str] | None
     """Labels by which tools can be enabled, disabled and filtered."""
     timeout: float | None
-    """Seconds that one leg's work may take. Time in which users answer questions does not count."""
+    """Seconds that one leg's work may take. The time that users need to answer questions does not count."""
     version: str | int | None
     """The tool's version, if several versions share one name. By default, clients call the highest."""
     input_schema: dict[str, Any] | None
@@ -114,7 +114,7 @@ def hints_of_tool(spec: ToolSpec) -> ToolAnnotations | None:
         return given
     for name in given.keys() - _HINT_NAMES.keys():
         # The SDK ignores unknown names, so a misspelled hint would have no effect.
-        from difflib import get_close_matches  # lazy: needed only for mistakes
+        from difflib import get_close_matches  # lazy: only mistakes need this import
 
         if near := get_close_matches(name, _HINT_NAMES, n=1, cutoff=0.8):
             raise InvalidSignature(f"annotations= has no field {name!r}; did you mean {_HINT_NAMES[near[0]]!r}?")
@@ -122,7 +122,7 @@ def hints_of_tool(spec: ToolSpec) -> ToolAnnotations | None:
 
 
 def listed_meta(spec: ToolSpec, versions: Iterable[str] = ()) -> dict[str, Any] | None:
-    """Return a tool's listed metadata, with tags and versions where FastMCP clients look for them."""
+    """Return the metadata for a tool's listing, with tags and versions where FastMCP clients look for them."""
     public: dict[str, Any] = {}
     if spec.get("tags") is not None:
         public["tags"] = sorted(label_set(spec))
@@ -220,7 +220,7 @@ def unknown_option(owner: str, name: str, known: Sequence[str]) -> TypeError:
         name: The option's name.
         known: The options that exist.
     """
-    from difflib import get_close_matches  # lazy: needed only for mistakes
+    from difflib import get_close_matches  # lazy: only mistakes need this import
 
     # In 0.2.0, `channels=` was called `ladder=`, whose closest match would be `ledger=`.
     near = get_close_matches("channels" if name == "ladder" else name.replace("-", "_").lower(), known, n=1)

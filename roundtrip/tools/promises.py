@@ -22,7 +22,7 @@ class OncePolicy(NamedTuple):
 
     on_unknown: OnUnknown
     when_possible: bool
-    """True to run a call without a token immediately; False to send a round without questions first."""
+    """If a call has no token: True to run the body immediately, False to send a round without questions first."""
 
     @classmethod
     def of(cls, spec: ToolSpec, *, tool: str) -> OncePolicy | None:
@@ -45,11 +45,10 @@ class OncePolicy(NamedTuple):
 
 
 def after(seconds: float) -> After:
-    """Return a value for `task=` that turns a call into a task if its body runs longer than the given number of
-    seconds.
+    """Return a value for `task=` that turns a call into a task if its body runs longer than `seconds`.
 
-    If the body waits for an answer, a time or a signal, the call becomes a task immediately. For clients that do not
-    support tasks, the call stays a normal call.
+    If the body sleeps, or waits for an answer or a signal, the call becomes a task immediately. Clients that do not
+    support tasks get a normal call.
 
     Raises:
         ValueError: The number of seconds is not between 0 and one day.

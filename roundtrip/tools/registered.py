@@ -56,13 +56,13 @@ _SECTION_START: Final = re.compile(r"^(?::\w|[A-Z][A-Za-z ]*:[ \t]*$|-{3,}[ \t]*
 
 
 _DEPENDENCY_PACKAGES: Final = {"docket", "uncalled_for"}
-"""Packages whose dependencies can fill parameters. While a package is not imported, no parameter can use its
+"""Packages whose dependencies can provide parameter values. While a package is not imported, no parameter can use its
 dependencies.
 """
 
 
 class ForeignParameters(Protocol):
-    """Support for parameters that another library's dependencies fill."""
+    """Support for parameters whose values come from another library's dependencies."""
 
     def filled(self, fn: Callable[..., Any], /) -> Mapping[str, Any]:
         """Return the other library's dependencies, keyed by the tool parameter that each one fills."""
@@ -86,7 +86,7 @@ class ToolDefaults(NamedTuple):
 
     limits: Limits
     foreign: ForeignParameters
-    """Support for parameters that another library's dependencies fill."""
+    """Support for parameters whose values come from another library's dependencies."""
     build: str | None = None
     strict: bool = False
     inline: bool = True
@@ -357,13 +357,13 @@ def _metadata_of(signature: FunctionSignature, *, tool: str, structured: bool) -
             raise InvalidSignature(f"tool {tool!r}: the annotation {annotation!r} of {name!r} cannot be evaluated")
         if fastmcp is not None and annotation is fastmcp.Context:
             raise InvalidSignature(
-                f"tool {tool!r} takes FastMCP's Context as {name!r}, which only FastMCP servers fill; import Context "
-                "from roundtrip"
+                f"tool {tool!r} takes FastMCP's Context as {name!r}, which only FastMCP servers provide; import "
+                "Context from roundtrip"
             )
         if name in ("ctx", "context") and annotation is parameter.empty:
             logger.warning(
-                "tool %r lets clients send %r, because it has no annotation; to ask questions, write %s: Context (from "
-                "roundtrip)",
+                "tool %r lets clients send %r, a parameter without an annotation; to ask questions, write %s: Context "
+                "(from roundtrip)",
                 tool,
                 name,
                 name,

@@ -27,7 +27,7 @@ _MAX_VERSION_CHARS: Final = 256
 
 
 VersionKey = tuple[int, Any]
-"""Version sort key. PEP 440 versions sort by their rules, and any other text sorts above them."""
+"""Version sort key. PEP 440 versions sort by the rules of PEP 440; all other versions sort above them."""
 
 
 def version_key(version: str | None) -> VersionKey | None:
@@ -112,7 +112,7 @@ class ToolRegistry:
         """Return a tool's visible versions, sorted from high to low. With `version`, return only that version.
 
         Raises:
-            UnknownTool: The tool does not exist, or is hidden. The message does not say which.
+            UnknownTool: The tool does not exist, or is hidden; the message does not say which of the two.
         """
         found = self.seen.versions.get(name, ())
         if (key := version_key(version)) is not None:

@@ -78,7 +78,7 @@ def results_for(
         metadata: The SDK's metadata for the function, read with `returned_type(returns)` as its return annotation.
         returns: The function's return annotation.
         tool: The tool's name, for messages.
-        output_schema: Output schema from the author. It replaces the schema of the annotation.
+        output_schema: Output schema from the author. It replaces the return annotation's schema.
         structured: False to send no structured content and list no schema; True to require a schema.
 
     Raises:
@@ -155,8 +155,8 @@ def _add_output_model(metadata: FuncMetadata, read: Any, *, tool: str) -> FuncMe
 
 
 def _published_schema(metadata: FuncMetadata) -> dict[str, Any]:
-    """Return the schema of values in the form in which they are sent. Computed fields and serializers can change that
-    form.
+    """Return the schema for values as they are sent. Computed fields and serializers can change a value before it is
+    sent.
     """
     schema = metadata.output_schema or {}
     try:
@@ -184,7 +184,7 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
     Args:
         structure: Function that returns the structured content, or None for no structured content. It raises
             `SchemaMismatch` or `ValidationError` for a value that the output schema does not permit.
-        check: Validates structured content that the tool's function put into a result object itself.
+        check: Validates the structured content of a result object that the tool's function returned.
     """
 
     def convert(value: Any) -> CallToolResult | InputRequiredResult:
@@ -394,8 +394,8 @@ def _read_union(annotation: Any) -> Any:
 
 
 def _aliased(annotation: Any) -> Any:
-    """Return the type that an alias stands for. Return None for other types, and for an alias that uses names that do
-    not exist at runtime.
+    """Return the type that an alias stands for. Return None for other types, and for an alias whose names do not exist
+    at runtime.
     """
     try:
         return getattr(annotation, "__value__", None) if get_origin(annotation) is None else None
@@ -404,7 +404,7 @@ def _aliased(annotation: Any) -> Any:
 
 
 def _is_known(read: Any) -> bool:
-    """Return True if pydantic can make a schema for the type. The SDK fails on a list of any other type."""
+    """Return True if pydantic can make a schema for the type. The SDK fails on a list of items that have no schema."""
     try:
         TypeAdapter[Any](read)
     except PydanticSchemaGenerationError:

@@ -96,7 +96,8 @@ def input_checker(schema: Mapping[str, Any]) -> Check:
 
     fixed = copy.deepcopy(dict(schema))
     for part in subschemas(fixed):
-        # A client's text could make a pattern in `re` backtrack forever, and uniqueness compares every pair of items.
+        # A client's text could make a pattern in `re` backtrack forever, and a uniqueness check compares every pair of
+        # items.
         part.pop("pattern", None)
         part.pop("uniqueItems", None)
         named = part.pop("patternProperties", None)
@@ -125,7 +126,7 @@ def checker(schema: Mapping[str, Any]) -> Check:
 
 
 def _compile_check(schema: dict[str, Any], formats: "FormatChecker | None" = None) -> Check:
-    """Return a check that validates values against a schema, which no other code may change; see `checker`."""
+    """Compile a schema without copying it, so no other code may change the schema; see `checker`."""
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.validators import extend, validator_for  # pyright: ignore[reportUnknownVariableType]
     from referencing import Registry
@@ -139,7 +140,7 @@ def _compile_check(schema: dict[str, Any], formats: "FormatChecker | None" = Non
     except RecursionError:
         raise ValueError("not a usable JSON schema: it is nested too deeply") from None
     if (reference := _missing_reference(schema)) is not None:
-        raise ValueError(f"not a valid JSON schema: it refers to {reference!r}, which is not in it")
+        raise ValueError(f"not a valid JSON schema: it refers to {reference!r}, which it does not contain")
     brief = {word: _with_few_errors(kind.VALIDATORS[word]) for word in ("anyOf", "oneOf") if word in kind.VALIDATORS}
     # Pass an empty registry: the default registry fetches unknown references.
     validator: Validator = cast("Any", extend)(kind, brief)(
@@ -154,7 +155,7 @@ def _compile_check(schema: dict[str, Any], formats: "FormatChecker | None" = Non
         except RecursionError:
             raise SchemaMismatch("", "the value is nested too deeply") from None
         except Unresolvable as unknown:
-            raise SchemaMismatch("", f"the schema refers to {unknown.ref!r}, which is not in it") from unknown
+            raise SchemaMismatch("", f"the schema refers to {unknown.ref!r}, which it does not contain") from unknown
 
     return check
 
@@ -169,7 +170,7 @@ def _with_few_errors(keyword: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _LimitedValidator:
-    """The part of a validator that `anyOf` and `oneOf` use, limited to a few errors."""
+    """Validator with only the methods that `anyOf` and `oneOf` use, limited to a few errors."""
 
     def __init__(self, validator: Any) -> None:
         self.evolve = validator.evolve

@@ -46,7 +46,7 @@ def inlined(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 class _SchemaTooLarge(Exception):
-    """Schema that would grow too much by inlining."""
+    """Schema that inlining would enlarge too much."""
 
 
 class _Inliner:

@@ -30,7 +30,7 @@ _COMMAND: Final = "roundtrip ui"
 
 
 class UsersUnusable(Exception):
-    """A users file cannot be used. The message says why and what to do."""
+    """The users file cannot be used. The message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class LocalAccess:
         """Check a request. Return its user and path.
 
         Raises:
-            PageRejected: The user may not open the pages.
+            PageRejected: The user is not allowed to open the pages.
         """
         return AuthorizedRequest(self._user, *check_local_request(request, self._loopback, _COMMAND))
 
@@ -80,7 +80,7 @@ class NamedUsers:
         """Check a request. Return its user and path.
 
         Raises:
-            PageRejected: The user may not open the pages.
+            PageRejected: The user is not allowed to open the pages.
         """
         if [host.lower() for host in request.headers.getlist("host")] != [self._host]:
             raise PageRejected(HTTPStatus.FORBIDDEN, "this server accepts only the host in its --base-url")
@@ -161,7 +161,7 @@ def _write_user(path: Path, name: str) -> str:
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     users[name] = _digest(token)
     text = "".join(f"{one} sha256:{digest}\n" for one, digest in users.items())
-    # Replace the file atomically, so that no reader ever sees only part of the file.
+    # Replace the file atomically, so that readers never see an incomplete file.
     new_file = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
     try:
         with open(new_file, "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, _FILE_MODE)) as file:

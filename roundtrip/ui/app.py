@@ -74,7 +74,7 @@ class UiApp:
         index: The recorded calls.
         stored: The server's stored calls.
         forks: Forks of recorded calls.
-        operator_log: The operator log; None to allow no actions.
+        operator_log: The operator log; without it, no actions are allowed.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class UiApp:
                 read = await anyio.to_thread.run_sync(self._index.read_new_lines)
             except (IndexUnusable, NoTranscript, OSError) as error:
                 if not is_failing:
-                    logger.warning("the pages cannot show new lines: %s", error)
+                    logger.warning("the pages cannot show newly recorded lines: %s", error)
                 is_failing, read = True, 0
             else:
                 is_failing = False
@@ -149,7 +149,7 @@ class UiApp:
         version = sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
         if is_data and _last_value(query, "seen") == version:
             return json_answer(None)
-        # A list page appends its own address's query to this path.
+        # A list page appends its own query string to this path.
         url = f"{name or 'calls'}.json"
         if name == "call":
             url += f"?{urlencode({'id': _last_value(query, 'id')}, errors='replace')}"
@@ -229,7 +229,7 @@ class UiApp:
 
 
 def _states_in(query: Query) -> list[StoredState]:
-    """Return the task states in a query.
+    """Return the task states that a query names.
 
     Raises:
         PageRejected: A state is unknown.

@@ -22,7 +22,7 @@ _BUCKET_SECONDS: Final = (10, 60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 
 _BUCKET_FORMATS: Final = ((24 * 3600, "%Y-%m-%d"), (3600, "%m-%d %H:%M"), (60, "%H:%M"), (0, "%H:%M:%S"))
 _MAX_LISTED: Final = 100
 _FIRST_TIME_REASONS: Final = frozenset(("new", "other build", "revised"))
-"""Reasons that a question can have when it is first asked."""
+"""Reasons for asking a question for the first time."""
 _FAILED_STATES: Final = frozenset(("failed", "rejected"))
 
 
@@ -153,7 +153,7 @@ def _leaving_points(rows: Iterable[Row], now: float) -> list[Data]:
 
 
 def _minutes(starts: Sequence[float], rows: Sequence[Row]) -> list[list[Any]]:
-    """Return time buckets. Each contains the number of its calls, and how many of these failed."""
+    """Return time buckets. Each contains the number of calls that began in it, and how many of these failed."""
     # A transcript may contain any time, even infinity.
     rows = [row for row in rows if math.isfinite(row["started_at"])]
     starts = [start for start in starts if math.isfinite(start)]

@@ -50,7 +50,7 @@ class Forks:
             ValueError: The call cannot be forked; the message says why.
         """
         if self.target is None:
-            raise ValueError("name the server that should run it: roundtrip ui --server MODULE:SERVER")
+            raise ValueError("name the server that should run the fork: roundtrip ui --server MODULE:SERVER")
         if call_id.startswith("-"):
             # The `fork` command would parse the id as an option.
             raise ValueError("a call whose id begins with a dash cannot be forked")

@@ -17,7 +17,7 @@ from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.writing.lines import ActedLine, RejectedLine
 
 Query = Mapping[str, Sequence[str]]
-"""The query of an address. It maps each name to a list of values."""
+"""The query in an address. It maps each name to a list of values."""
 
 _PAGE_ROWS: Final = 100
 _MAX_CHOICES: Final = 100
@@ -175,7 +175,7 @@ def _position(text: str) -> CallPosition:
     try:
         return float(started), _parse_number(number)
     except ValueError:
-        raise ValueError("after must be the `next` value from a list") from None
+        raise ValueError("`after` must be the `next` value from a list") from None
 
 
 def _parse_line_position(text: str) -> tuple[float, int, int] | None:

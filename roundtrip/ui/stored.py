@@ -1,6 +1,6 @@
 """Stored calls in a server's ledger: tasks, waiting calls, approvals, and the operator actions on them.
 
-Only test users see the values in stored calls, because the operator did not ask a recorder to reveal them.
+Only test users see the values in stored calls. Unlike for traces, no setting reveals them to others.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class OperatedCalls:
         return shown
 
     async def approvals(self) -> Data:
-        """Return the approvals that have waited longest, and those in the stored calls that changed last."""
+        """Return the approvals that have waited longest, and the approvals in the most recently changed calls."""
         found: list[Data] = []
         shown: Data = {"approvals": found, "error": self.problem}
         if self._book is None:
@@ -301,5 +301,5 @@ def _form(call_id: str, key: str, schema: Mapping[str, Any]) -> ShownForm:
 
 
 def _counted_calls(backlog: Backlog) -> int | None:
-    """Return how many stored calls were counted; None if all of them were counted."""
+    """If only some stored calls were counted, return how many; otherwise, return None."""
     return None if backlog.is_whole else _MAX_COUNTED

@@ -62,7 +62,8 @@ class Catalog:
         filled: Iterable[str] = (),
         in_legs: bool = False,
     ) -> Generator[None]:
-        """Add a prompt under its name, or a resource or template under its URI, while the caller registers it.
+        """Add a prompt under its name, or a resource or template under its URI. If the caller fails to register it,
+        undo that.
 
         As in the SDK, a second template with the same URI replaces the first. Other duplicates are ignored.
         """
@@ -94,7 +95,7 @@ class Catalog:
             self._apply_rules()
 
     def remove(self, kind: Shelf, identifier: str) -> bool:
-        """Remove an item. Return True if clients saw it."""
+        """Remove an item. Return True if the rules let clients see the item."""
         seen = self.sees(kind, identifier)
         self._put((kind, identifier), None)
         return seen
@@ -135,14 +136,14 @@ class Catalog:
         work: Callable[[], Awaitable[T]],
         unseen: ServerRequestContext[Any, Any] | None = None,
     ) -> T:
-        """Serve a request with the first candidate that it may see. If it may see no candidate, serve it with all gates
-        closed.
+        """Serve a request with the first candidate that is visible to it. If none is visible, serve the request with
+        all gates closed.
 
         Args:
             kind: The kind of item.
             candidates: Names or URIs of items.
             work: Serves the request.
-            unseen: The request, if no roundtrip middleware has seen it.
+            unseen: The request, if it has not passed a roundtrip middleware.
         """
         if not self.has_gates(kind):
             return await work()

@@ -75,7 +75,7 @@ class Changes:
             self._by_session.add(listing)
 
     def forget(self, listing: Listing) -> None:
-        """Publish no event for a list, because the author's code has already published an event."""
+        """Do not announce a list on the bus, because the author's code has already done so."""
         self._on_bus.discard(listing)
 
     def _intercept_notifications(self) -> None:
@@ -97,7 +97,9 @@ class Changes:
         self._ctx.session.send_notification = send_and_notice  # type: ignore[method-assign]
 
     def publishing(self, listing: Listing) -> Any:
-        """Wrap the publishing of an event, so that a client which gets a notification does not also get the event."""
+        """Return a context manager for publishing an event. A client that gets a notification does not also get the
+        event.
+        """
         is_notified = listing in self._by_session or listing in self._notified
         return holding(_NOTIFIED, connection_of(self._ctx.session)) if is_notified else nullcontext()
 
@@ -153,7 +155,7 @@ class OlderClients:
         self._effects = effects
 
     def notice(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        """Inspect a message that has been served. It may open a connection, or start or end a subscription."""
+        """Inspect a message that has been served. The message may open a connection, or start or end a subscription."""
         if is_retry_era(ctx.protocol_version):
             return
         connection = connection_of(ctx.session)

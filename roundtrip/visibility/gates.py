@@ -1,11 +1,11 @@
 """Visibility gates: functions passed as `enabled=` that decide per request whether an item exists.
 
 Each visibility gate has a plan. For a list, the gates of all items are evaluated in one plan, so that shared
-dependencies run once. A gate opens by yielding a true value. A false value or an error hides the item from the request,
-and errors are logged.
+dependencies run once. A gate opens if it yields a true value. A false value or an error hides the item from the
+request, and errors are logged.
 
-Values that gates computed are reused until the request ends, including in calls that the request makes. If a value
-depends on a context manager, the value is valid only while the item of that context manager is being served.
+Values that gates computed are reused until the request ends, including in calls that the request makes. A value that
+depends on a context manager is reused only while its item is being served.
 """
 
 import inspect
@@ -153,7 +153,7 @@ def _plan_walks(gates: tuple[VisibilityGate, ...], replacements: Replacements) -
     try:
         plan = _plan_gates("the visibility gates of a list", {gate.owner: gate.marker for gate in gates}, replacements)
     except InvalidSignature:
-        # Two gates that use one name for different things cannot share a plan, so plan each half of the gates
+        # Two gates that use the same name for different things cannot share a plan, so plan the two halves of the list
         # separately. Names matter only for questions, which gates do not ask.
         half = len(gates) // 2
         return [*_plan_walks(gates[:half], replacements), *_plan_walks(gates[half:], replacements)]
@@ -168,13 +168,13 @@ class OpenGates:
     request: RequestRecord | None
     evaluator: "GateEvaluator"
     known: Mapping[Hashable, Outcome] = field(default_factory=dict[Hashable, Outcome])
-    """Computed values that a leg can reuse. The gates of items that the leg uses can also reuse them."""
+    """Computed values that can be reused by a leg, and by the gates of items that the leg uses."""
     managers: TeardownStack | None = None
     """Context managers to exit after the item has been served."""
     threads: LegThreads | None = None
     """Threads that ran the gates' functions."""
     lanes: Mapping[Hashable, Hashable] = field(default_factory=dict[Hashable, Hashable])
-    """The lanes of the plain gate functions in these threads, keyed by node identity."""
+    """The lane of each plain gate function in these threads, keyed by node identity."""
 
     @property
     def is_over(self) -> bool:
@@ -197,7 +197,7 @@ class OpenGates:
         return reuse_known(plan, self.known) if self.known else None
 
     def hand_over(self, threads: LegThreads, plan: Plan) -> None:
-        """Make a leg's functions run in the same threads as the gate functions whose values they share."""
+        """Run a leg's functions in the threads of the gate functions whose values they reuse."""
         if self.threads is not None:
             known = ((plan.lanes[node.index], self.lanes.get(node.shared_as)) for node in plan.nodes)
             threads.take_over(self.threads, {lane: ours for lane, ours in known if None not in (lane, ours)})
@@ -267,7 +267,7 @@ class GateEvaluator:
 
         Args:
             gate: The gate.
-            unseen: The request, if no roundtrip middleware has seen it.
+            unseen: The request, if it has not passed a roundtrip middleware.
         """
         request = REQUEST.get()
         context = cache(lambda: self.make_context(request.context if request is not None else unseen))
@@ -300,7 +300,7 @@ class GateEvaluator:
         return None
 
     async def serve_unseen(self, work: Awaitable[T]) -> T:
-        """Answer a request for an item that it cannot see. Gates opened earlier in this context are not used."""
+        """Answer a request whose item is hidden from it. Gates opened earlier in this context are not used."""
         with holding(_SERVED_GATES, None):
             return await work
 
@@ -342,7 +342,7 @@ class GateEvaluator:
             await scheduler.advance()
         finally:
             take_back(offered)
-        # Drop the gates' contexts. They cannot ask questions, and a body needs a context that can.
+        # Drop the gates' contexts, because they cannot ask questions. A body needs a context that can.
         outcomes = {
             who: found for who, found in shared_outcomes(scheduler).items() if not isinstance(found.value, SdkContext)
         }
@@ -402,8 +402,8 @@ def failure_of(scheduler: Scheduler, index: int) -> BaseException | None:
 def reuse_known(plan: Plan, known: Mapping[Hashable, Outcome]) -> Reused:
     """Reuse outcomes from another plan, and skip the nodes that are only needed to compute them."""
     nodes = plan.nodes
-    # Do not reuse nodes that take call arguments or are remembered for the call. Gates run before the call, and these
-    # nodes have other values then.
+    # Do not reuse nodes that take call arguments or are remembered for the call. Gates run before the call, when these
+    # nodes have other values.
     of_call: set[int] = set()
     for node in nodes:
         takes = node.remember or any(entry.source is Source.ARGUMENT for entry in node.inputs)
@@ -445,7 +445,7 @@ def _is_true(value: object) -> bool:
     """Return True if the value that a gate yielded opens the gate.
 
     Raises:
-        InvalidSignature: The value must first be run or answered, and would always count as true.
+        InvalidSignature: The value, such as a coroutine or a question, would always count as true.
     """
     has_truth_value = hasattr(type(value), "__bool__") or hasattr(type(value), "__len__")
     is_always_true = (

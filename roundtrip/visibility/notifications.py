@@ -79,7 +79,7 @@ class Announcer:
         served.changes.note(listing)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message. The SDK calls this like any other middleware."""
+        """Serve one message, as an SDK middleware."""
         if ctx.request_id is None:
             result = await call_next(ctx)
             return result if is_retry_era(ctx.protocol_version) else self._notice(ctx, result)

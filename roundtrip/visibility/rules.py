@@ -44,7 +44,7 @@ _FORMS: Final = "tool:NAME, tool:NAME@VERSION, prompt:NAME, resource:URI, templa
 def read_enabled(
     enabled: Enabled | None, *, owner: str, reject: Reject = accept
 ) -> tuple[bool, gates.VisibilityGate | None]:
-    """Return whether an item is visible initially, and the gate that decides per request, for an `enabled=` value.
+    """For an `enabled=` value, return whether the item is visible at first, and the gate that decides per request.
 
     Raises:
         InvalidSignature: `enabled` is not a bool, a function or `Depends`, or the gate can never be evaluated.
@@ -55,7 +55,7 @@ def read_enabled(
 
 
 class Component(NamedTuple):
-    """An item's properties that rules match."""
+    """Item properties that rules can match."""
 
     kind: Kind
     name: str
@@ -89,7 +89,7 @@ class VisibilityChoice(TypedDict, total=False):
 
 
 class Criteria(NamedTuple):
-    """A rule's criteria. A component must match each criterion that is set, with any of the criterion's strings."""
+    """A rule's criteria. A component must have at least one string from every criterion that is set."""
 
     keys: frozenset[str] | None
     names: frozenset[str] | None
@@ -116,7 +116,7 @@ class Rules(NamedTuple):
     """Immutable sequence of rules. Each change creates a new object."""
 
     otherwise: bool = True
-    """Whether a component that no rule matches is visible."""
+    """True if components without a matching rule are visible."""
     since: int = 0
     """Serial number of the rule that set `otherwise`."""
     latest_first: tuple[_Rule, ...] = ()
@@ -135,7 +135,7 @@ class Rules(NamedTuple):
         """Return these rules followed by a later rule."""
         if only:
             return Rules(not rule.enabled, rule.serial, (rule,))
-        # Drop every earlier rule that can only match components which the later rule matches.
+        # Drop each earlier rule that the new rule overrides completely.
         rest = tuple(earlier for earlier in self.latest_first if not rule.criteria.cover(earlier.criteria))
         return Rules(self.otherwise, self.since, (rule, *rest))
 
@@ -150,7 +150,7 @@ class Visibility:
         """Current rules. Each change replaces this object."""
 
     def stamp(self) -> int:
-        """Return the serial number for a new registration, for `Component.since`."""
+        """Return a serial number for a new registration, which becomes `Component.since`."""
         with self._lock:
             return next(self._serials)
 

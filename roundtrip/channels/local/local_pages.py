@@ -38,7 +38,7 @@ logger = logging.getLogger("roundtrip")
 
 _SECRET_BYTES: Final = 24
 LOCAL_PAGES_VARIABLE: Final = "ROUNDTRIP_LOCAL_PAGES"
-"""Turns local pages on (1) or off (0), whatever obstacles the server found."""
+"""Turns local pages on (1) or off (0), regardless of what the server detects."""
 
 _CONTAINER_FILES: Final = ("/.dockerenv", "/run/.containerenv")
 _CONTAINER_VARIABLES: Final = ("container", "KUBERNETES_SERVICE_HOST")
@@ -57,7 +57,7 @@ class LocalPages:
             Python's `webbrowser` does.
         name: The server's name.
         book: The stored calls.
-        system: The server's randomness.
+        system: Makes random secrets.
 
     Raises:
         ValueError: A setting is invalid.
@@ -74,7 +74,7 @@ class LocalPages:
         self._sites: dict[asyncio.AbstractEventLoop, local_site.LocalSite] = {}
         self._failed: set[str] = set()
         self._undelivered: dict[str, int] = {}
-        """Calls whose handle has not yet reached a client, mapped to the number of requests that wait for each."""
+        """Calls whose handle has not yet reached a client, each with the number of requests that wait for the call."""
         self._tasks: set[asyncio.Task[None]] = set()
         # Report an invalid setting now, not at the first question.
         QuestionPages(self._calls, base_url="http://127.0.0.1", **self._pages)
@@ -104,8 +104,8 @@ class LocalPages:
 
     @asynccontextmanager
     async def awaited(self, view: StoredView, *, is_first: bool) -> AsyncGenerator[None]:
-        """Track a request that waits for a call. If all these requests are cancelled before the client has the handle,
-        end the call.
+        """Track a request that waits for a call. If every such request is cancelled before a client has the call's
+        handle, end the call.
 
         Args:
             view: The call.
@@ -254,14 +254,15 @@ def open_in_browser(url: str) -> bool:
     """Open an address in the browser that Python's `webbrowser` chooses; return False if that failed.
 
     A browser writes to the streams that it inherits, and on stdio those streams carry the protocol. So the browser runs
-    in a separate process without these streams. If it runs in the foreground, this function returns only when the
-    browser ends.
+    in a separate process without these streams. If that browser runs in the foreground, this function returns only when
+    the browser ends.
     """
     if not sys.executable or getattr(sys, "frozen", False):
         return False
     # Isolated mode, so that a module in the working folder cannot shadow the standard library.
     command = [sys.executable, "-I", "-c", _OPEN, url]
-    # In a new session, the browser survives when the server is interrupted. On Windows, no console window opens.
+    # Start a new session, so that the browser survives if the server is interrupted. On Windows, open no console
+    # window.
     null, flags = subprocess.DEVNULL, getattr(subprocess, "CREATE_NO_WINDOW", 0)
     done = subprocess.run(  # noqa: S603 - no shell
         command, stdin=null, stdout=null, stderr=null, check=False, start_new_session=True, creationflags=flags

@@ -2,9 +2,9 @@
 
 Other users of the machine can reach the port, and can see the address on the browser's command line. On Linux, the
 server finds out which user owns a connection, and rejects other users. A second protection works on every system, and
-also against other programs of the same user: the address works only once. It sets a cookie and redirects to the page,
-whose own address never appears on a command line. The page opens only for a browser with this cookie. Browsers send a
-cookie to every port on a host, so the cookie is limited to the page's path.
+also against other programs of the same user: the address works only once. That address sets a cookie and redirects to
+the page, whose own address never appears on a command line. The page opens only for a browser with this cookie.
+Browsers send a cookie to every port on a host, so the cookie is limited to the page's path.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ HOST: Final = "127.0.0.1"
 _OPENING_PATH: Final = "/open"
 _COOKIE: Final = "roundtrip_page"
 _ONCE_SECONDS: Final = 300.0
-"""How many seconds a browser has to open its one-use address."""
+"""How many seconds a one-use address stays valid."""
 _AGAIN_SECONDS: Final = 30.0
 """How many seconds must pass before a repeated call opens its page again. The user may have closed the page."""
 _PATIENCE_SECONDS: Final = 1.0
@@ -63,8 +63,8 @@ class LocalPageCalls(PageCalls, Protocol):
 
 
 async def _cookie_of(request: Request) -> str:
-    """Return the page's reader, who is identified by a cookie. Without a cookie, the page is closed and no login is
-    shown.
+    """Return the page's reader, who is identified by a cookie. A browser without the cookie gets a closed page instead
+    of a login.
     """
     return request.cookies.get(_COOKIE, "")
 
@@ -118,7 +118,7 @@ class LocalSite:
         if (exclusive := getattr(socket, "SO_EXCLUSIVEADDRUSE", None)) is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, exclusive, 1)
         self._socket.bind((HOST, 0))
-        # Listen now, so that a browser that connects before `start` has to wait instead of failing.
+        # Listen now, so that a browser that connects before `start` waits instead of failing.
         self._socket.listen()
         self._port = int(self._socket.getsockname()[1])
         self._base = f"http://{HOST}:{self._port}"
@@ -198,7 +198,7 @@ class LocalSite:
         response.set_cookie(_COOKIE, visit.cookie, path=urlsplit(url).path, httponly=True, samesite="strict")
         return response
 
-    # The calls behind the pages; see `PageCalls`. A reader's subject is the cookie.
+    # Calls that the pages show; see `PageCalls`. `subject` is the browser's cookie.
 
     async def open(self, ticket: str, subject: str | None) -> PageState:
         """Return a call's state for a browser, after a short wait for the next questions."""

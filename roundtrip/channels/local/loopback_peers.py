@@ -30,8 +30,7 @@ def is_of_another_user(client: Endpoint, server: Endpoint) -> bool:
     """Return True if a program of another user opened a loopback connection.
 
     Root does not count as another user: it can do everything that the user can, and it owns the relays of virtual
-    machines. When a program closes its socket, the socket also belongs to root, but then the program can no longer read
-    a response.
+    machines. A socket that its program has closed also belongs to root, but that program can no longer read a response.
     """
     if sys.platform != "linux":
         return False

@@ -37,7 +37,7 @@ _ACTIONS: Final = {
 }
 TEST_USER: Final = "--test-user"
 STATES: Final = ("due", "running", "asking", "waiting", "completed", "failed", "lost", "cancelled")
-"""The states of stored calls. They are copied, because their import is slow; a test compares the copy with the
+"""The states of stored calls. This is a copy, because importing the original is slow. A test compares the copy with the
 original.
 """
 _LIMIT: Final = 50

@@ -9,7 +9,7 @@ from roundtrip.cli.parsing import OptionsAnywhere
 
 _SHELLS: Final = ("bash", "zsh", "fish")
 _FILES: Final = frozenset({"FILE", "PATH", "TRANSCRIPT", "MODULE:SERVER", "SERVER"})
-"""Metavars of the arguments that may be files."""
+"""Metavars of the arguments that may name a file."""
 _FOLDERS: Final = frozenset({"FOLDER"})
 
 _DESCRIPTION: Final = """\
@@ -42,7 +42,7 @@ def _run(arguments: Namespace) -> int:
     parser.prepare_all()
     for subparser in _all_parsers(parser):
         for action in subparser.arguments():
-            # The `complete` attribute tells shtab what completes an argument.
+            # The `complete` attribute tells shtab how to complete an argument.
             if action.metavar in _FILES:
                 cast("Any", action).complete = shtab.FILE
             elif action.metavar in _FOLDERS:

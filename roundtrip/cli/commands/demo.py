@@ -16,7 +16,7 @@ def _run(arguments: Namespace) -> int:
     from roundtrip.demo.fleet import InstanceFailed
     from roundtrip.demo.tour import DemoFailed, tour
 
-    # Do not check answers in the client, so that the user sees the server ask again after an invalid answer.
+    # Do not check answers in the client. The user then sees how the server asks again after an invalid answer.
     person = PersonAtTerminal(Terminal(), checks=False) if arguments.ask else None
     with report_errors(DemoFailed, InstanceFailed):
         return 0 if tour(person) else 1

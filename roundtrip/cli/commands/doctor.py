@@ -1,4 +1,4 @@
-"""`roundtrip doctor`: check that a service's instances fit together, or report what a client can be asked."""
+"""`roundtrip doctor`: check that a service's instances fit together, or report a client's capabilities."""
 
 from argparse import Namespace
 from typing import Final

@@ -97,12 +97,14 @@ def _read(path: Path) -> KeyFile:
 
 @contextlib.contextmanager
 def _lock_rotation(path: Path) -> Generator[None]:
-    """Prevent concurrent rotations. They could lose a new key, or sign with it before every instance knows it."""
+    """Prevent concurrent rotations. Otherwise, a new key could be lost, or could sign tokens before every instance
+    knows the key.
+    """
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked_folder_of(path, waits=False))
         except BlockingIOError:
-            raise CommandFailed(f"another `rotate` is changing {str(path)!r} or a file beside it; see `show`") from None
+            raise CommandFailed(f"another `rotate` is running in the folder of {str(path)!r}; wait for it") from None
         yield
 
 
@@ -126,7 +128,8 @@ def write_new_key(path: Path, key: str | None = None) -> None:
         CommandFailed: The file exists or cannot be written.
     """
     text = KeyFile(RoledKey(Role.SIGNS, key or _new_key(), _now())).text()
-    # Create the name with a hard link, which is atomic and fails if the name already exists. So no file is overwritten.
+    # Make a hard link to the temporary file. This is atomic, and fails if `path` already exists, so no file is
+    # overwritten.
     with _temporary_file(path, text) as temporary:
         os.link(temporary, path)
 
@@ -181,8 +184,8 @@ def _replace(path: Path, content: str) -> None:
 
 @contextlib.contextmanager
 def _temporary_file(path: Path, content: str) -> Generator[Path]:
-    """Write a temporary file beside `path`. It is synced to disk, only its owner can read it, and it is removed when
-    the block ends.
+    """Write a temporary file beside `path`. The file is synced to disk, and removed when the block ends. Only its owner
+    can read it.
     """
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

@@ -1,4 +1,4 @@
-"""`roundtrip new`: create a project: a server that asks questions, its tests, a key and a CI workflow."""
+"""`roundtrip new`: create a project with a server that asks questions, tests, a key and a CI workflow."""
 
 import importlib.machinery
 import json
@@ -104,7 +104,7 @@ def _text(template: str, name: str, module: str) -> str:
 
 
 def _requirement(extra: str = "") -> str:
-    """Return a requirement that installs this package from where it came: an index, a repository or a folder."""
+    """Return a requirement that reinstalls this package from its source: an index, a repository or a folder."""
     from importlib.metadata import distribution
 
     installed = distribution("mcp-roundtrip")
@@ -140,7 +140,7 @@ def _make(folder: Path, texts: dict[Path, str]) -> None:
     try:
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Create each file exclusively, so that a file that another program has just created is not overwritten.
+            # Open each file in exclusive mode, which does not overwrite a file that another program has just created.
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:

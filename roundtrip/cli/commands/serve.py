@@ -1,4 +1,4 @@
-"""`roundtrip serve`: serve over HTTP with one or more processes, or over stdio for the host that starts it."""
+"""`roundtrip serve`: serve over HTTP with one or more processes, or over stdio."""
 
 from typing import Final
 

@@ -7,7 +7,7 @@ from roundtrip.cli.command import CommandFailed
 
 
 def read_address(text: str, *, name: str, example: str) -> SplitResult:
-    """Parse an address of pages that receive tokens from browsers or programs.
+    """Parse the address of pages to which browsers or programs send tokens.
 
     Raises:
         CommandFailed: The address is invalid, or tokens would cross a network in clear text.

@@ -115,7 +115,7 @@ def _object(text: str, where: str) -> Mapping[str, Any]:
 
 @asynccontextmanager
 async def _connected(arguments: Namespace, limits: AuditLimits) -> AsyncGenerator[AuditWire]:
-    """Connect to an address, a command, or a `MODULE:SERVER`. The latter is served in this process."""
+    """Connect to an address, a command, or a `MODULE:SERVER`. A `MODULE:SERVER` is served in this process."""
     name: str | None = arguments.server
     async with AsyncExitStack() as stack:
         if name is not None and (_MODULE.fullmatch(name) or re.fullmatch(r"\S+\.py", name)):

@@ -77,8 +77,8 @@ def _target(text: str, headers: list[str]) -> Target:
     if headers:
         raise CallFailed("--header needs an HTTP server, got a server in this process; remove it")
     server = load_any_server(text)
-    # Replace the SDK's log handler, which uses rich and writes narrow columns. At its default level, the SDK would also
-    # log expected failures, which the result shows anyway.
+    # Replace the SDK's log handler, which uses rich and writes narrow columns. The SDK's default level would also log
+    # expected failures, which the result shows anyway.
     root = logging.getLogger()
     if remove_log_handlers():
         plain = logging.StreamHandler()
@@ -86,7 +86,7 @@ def _target(text: str, headers: list[str]) -> Target:
         plain.setLevel(logging.WARNING if root.level == logging.INFO else logging.NOTSET)
         root.addHandler(plain)
     if is_fastmcp(server):
-        # Serve a FastMCP server in its own process, because its lifespan is entered only there.
+        # Serve a FastMCP server in a separate process. In this process, its lifespan would not be entered.
         return Target(command=(sys.executable, "-m", "roundtrip", "serve", text, "--stdio"))
     return Target(server=server)
 

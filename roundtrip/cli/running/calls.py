@@ -64,10 +64,10 @@ def run(arguments: Namespace) -> int:
     files = [word for word in words if os.path.exists(word)]
     calls = [first, *(word for word in words if word not in files)]
     if unknown_words := [word for word in calls if "/" in word or word.endswith(".jsonl")]:
-        # Fail before any action, because a misspelled transcript could lead to the wrong operator log.
+        # Fail before the first action, because a misspelled transcript could lead to the wrong operator log.
         raise CommandFailed(f"{unknown_words[0]!r} must be a call id or an existing transcript; check the path")
     if LAST in calls and (files or os.environ.get(TRACE_VARIABLE)):
-        # `last` means the same call as for `ls` and `show`.
+        # Here, `last` means the same call as in `ls` and `show`.
         traced = open_calls(arguments, files or [os.environ[TRACE_VARIABLE]])
         newest = next(traced.rows(CallFilter()), None)
         calls = [newest["call"] if word == LAST and newest is not None else word for word in calls]
@@ -88,8 +88,8 @@ def _with_stored_calls(arguments: Namespace, work: Callable[[_CallAccess, Namesp
     """Load the server that the arguments name, and run an asynchronous function on its stored calls.
 
     Raises:
-        CommandFailed: The server cannot be loaded, or stores no calls that another process can read. Or the store is
-            unavailable, or the operator log cannot be written.
+        CommandFailed: The server cannot be loaded, its stored calls cannot be read, or the operator log cannot be
+            written.
     """
     server = load_attached(arguments.server)
     service = server.storage.tasks
@@ -125,7 +125,7 @@ def operator_log_of(arguments: Namespace, transcripts: Sequence[str]) -> Path | 
     """Return the operator log's path. See `operator_log_path`.
 
     Raises:
-        CommandFailed: Only the variable of release 0.2 names the operator log, and this release ignores that variable.
+        CommandFailed: The operator log is named only by a variable from release 0.2, which this release ignores.
     """
     if _FORMER_VARIABLE in os.environ and OPERATOR_LOG_VARIABLE not in os.environ and not arguments.operator_log:
         raise CommandFailed(
@@ -244,7 +244,7 @@ def _show_stored(arguments: Namespace) -> int:
 
 
 async def _load_call(access: _CallAccess, arguments: Namespace) -> tuple[TracedCall | None, Mapping[str, Any] | None]:
-    """Return a call as the transcripts record it, and its stored facts. Either may be None."""
+    """Return a call from the transcripts, and what the store records about it. Either may be None."""
     call: TracedCall | None = None
     if arguments.files or os.environ.get(TRACE_VARIABLE):
         try:
@@ -258,8 +258,8 @@ async def _load_call(access: _CallAccess, arguments: Namespace) -> tuple[TracedC
 
 
 def _is_due(state: StoredState) -> bool:
-    """Return True if a task in this state continues by itself when it is due. A task that waits for a user, or has
-    ended, does not.
+    """Return True if a task in this state continues by itself when it is due. Return False if the task waits for a user
+    or has ended.
     """
     return state is not StoredState.ASKING and state not in ENDED
 
@@ -305,7 +305,9 @@ async def _stored_facts(access: _CallAccess, call_id: str, *, reveal: bool) -> d
 
 
 def _approval(record: Mapping[str, Any], *, is_over: bool, reveal: bool) -> dict[str, Any]:
-    """Return an approval's facts. Its message, approver and reason are values, so only `reveal` includes them."""
+    """Return an approval's facts. The message, approver and reason are included only with `reveal`, because they are
+    values.
+    """
     decision: Mapping[str, Any] = record["decision"] or {}
     facts: dict[str, Any] = {"name": record["name"], "by": record["by"], "state": state_of(record, is_over=is_over)}
     facts |= {"opened": record["opened"], "until": record["until"], "decided": decision.get("when")}
@@ -369,8 +371,8 @@ async def _answer_one(access: _CallAccess, arguments: Namespace) -> int:
         if arguments.value in (":decline", ":cancel"):
             response: dict[str, Any] = {"action": arguments.value[1:]}
         else:
-            # If no form is open, the `answer` call below raises the same error, and records it in the operator log
-            # first.
+            # Ignore the error if no form is open: the `answer` call below raises it again, and also writes it to the
+            # operator log.
             form: Mapping[str, Any] = {}
             with suppress(CallNotChanged):
                 form = await access.operations.open_form(call_id, arguments.name)

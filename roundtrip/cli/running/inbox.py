@@ -52,8 +52,8 @@ def run(arguments: Namespace) -> int:
 
 
 def _complete_id(inbox: "_RemoteInbox", start: str) -> str | None:
-    """Return the full id of the pending approval whose id begins with a prefix; None if there is no such approval, or
-    if the prefix is already a full id.
+    """Complete a prefix to the full id of a pending approval. Return None if no id begins with the prefix, or if the
+    prefix is already a full id.
 
     Raises:
         CommandFailed: Several ids begin with the prefix.

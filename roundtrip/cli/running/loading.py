@@ -38,7 +38,7 @@ _MAX_LISTED_FILES: Final = 5
 
 @contextmanager
 def running_own_tasks() -> Generator[None]:
-    """Make the servers that this block loads run only this command's tasks. A fleet may share their store."""
+    """Prevent the servers loaded in this block from running the tasks of other processes that share their store."""
     if RUN_TASKS_VARIABLE in os.environ:
         yield
         return
@@ -51,7 +51,7 @@ def running_own_tasks() -> Generator[None]:
 
 @contextmanager
 def without_log() -> Generator[None]:
-    """Disable logging during the block, in which a server runs in this process."""
+    """Disable logging while the block runs a server in this process."""
     logging.disable()
     try:
         yield
@@ -107,7 +107,7 @@ def load_server(target: str) -> Server[Any]:
 
 
 def load_served(target: str) -> Server[Any] | ForeignServer:
-    """Load any server for `roundtrip serve`. See `load_server`.
+    """Load a server of any kind for `roundtrip serve`. See `load_server`.
 
     Raises:
         CommandFailed: The module or server is missing or fails.
@@ -116,7 +116,7 @@ def load_served(target: str) -> Server[Any] | ForeignServer:
 
 
 def load_attached(target: str) -> Attached:
-    """Load any server's roundtrip integration. See `load_server`.
+    """Load a server of any kind, and return its roundtrip integration. See `load_server`.
 
     Raises:
         CommandFailed: The module or server is missing or fails, or the server does not use roundtrip.
@@ -210,7 +210,7 @@ def _parse_target(text: str) -> _NamedServer | None:
 
 
 def _only_server(name: str, module: ModuleType, servers: dict[str, object], server_kind: _ServerKind) -> str:
-    """Return the name of a file's only server. It is the only one even if several names refer to it."""
+    """Return the name of a file's only server. A server with several names counts only once."""
     distinct = {id(server): server for server in servers.values()}
     if len(distinct) == 1:
         return next(iter(servers))
@@ -283,7 +283,8 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        # If another module is missing, the named module exists, but failed to import that module.
+        # The named module is missing only if the error names this module or a parent package. Otherwise, an import
+        # inside it failed.
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise CommandFailed(f"no module named {name!r}; looked in the current folder and on sys.path") from error
         raise CommandFailed(f"importing {name!r} failed: {_error_text(error)}") from error

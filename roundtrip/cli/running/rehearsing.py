@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def load_for_rehearsal(target: str) -> Attached:
-    """Load any server's roundtrip integration.
+    """Load a server of any kind, and return its roundtrip integration.
 
     Raises:
         CommandFailed: The module or server is missing or fails, or the server does not use roundtrip.

@@ -47,7 +47,7 @@ def run(arguments: Namespace) -> int:
     if arguments.stdio:
         return _serve_stdio(arguments.target, settings)
     if hasattr(signal, "SIGHUP"):
-        # Ignore SIGHUP during the start, because it would end the process.
+        # Ignore SIGHUP during startup, because the signal would end the process.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if settings.sessions and settings.workers > 1:
         raise CommandFailed(
@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _check_stdio(arguments: Namespace, flags: dict[str, Any]) -> None:
-    """Reject flags that have no effect on stdio."""
+    """Reject flags that have no effect with `--stdio`."""
     if arguments.reload:
         raise CommandFailed(
             "--reload needs HTTP: a host holds the pipes of the process that it starts, so replacing the process would "

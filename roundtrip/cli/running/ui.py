@@ -75,7 +75,7 @@ async def _serve(arguments: Namespace) -> int:
 
 
 def _access(arguments: Namespace, port: int) -> tuple[Access, str]:
-    """Return the rule for access to the pages, and the announcement to print."""
+    """Return the pages' access rule, and the announcement to print."""
     if arguments.users is None:
         if not is_loopback(arguments.host):
             raise CommandFailed(

@@ -1,4 +1,4 @@
-"""Run `roundtrip worker`: a server's tasks, in processes that serve no requests."""
+"""Run `roundtrip worker`, whose processes run a server's tasks and serve no requests."""
 
 import asyncio
 import contextlib
@@ -23,8 +23,7 @@ _CUT_OFF_MESSAGE: Final = (
     "the process ended while work was still running; another worker continues it after the lease expires"
 )
 _MARGIN_SECONDS: Final = 15.0
-"""How many seconds after the graceful shutdown the process is forced to exit, if a body is still running in a thread.
-"""
+"""If a body is still running in a thread this long after the graceful shutdown, the process is forced to exit."""
 
 
 def run(arguments: Namespace) -> int:
@@ -77,8 +76,8 @@ async def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Ca
     received: set[int] = set()
 
     def on_signal(number: int) -> None:
-        # The first signal lets bodies finish, and the same signal again aborts them. A different second signal does
-        # nothing, because a supervisor may send both SIGINT and SIGTERM for one Ctrl-C.
+        # The first signal lets bodies finish, and a second signal of the same kind aborts them. A second signal of
+        # another kind does nothing, because a supervisor may send both SIGINT and SIGTERM for one Ctrl-C.
         (abort if number in received else stop).set()
         received.add(number)
 

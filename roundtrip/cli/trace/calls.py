@@ -20,7 +20,7 @@ from roundtrip.trace.writing.lines import RejectedLine
 from roundtrip.trace.writing.operator_log import operator_log_path
 
 _MAX_CANDIDATES: Final = 10
-"""How many calls an error lists at most, when an id matches no call or several calls."""
+"""Maximum number of calls that an error lists if an id matches no call or several calls."""
 
 
 class LoadedCalls:
@@ -92,7 +92,7 @@ def _operator_log_beside(names: list[str]) -> list[Path]:
 
 
 def find_call(arguments: Namespace) -> TracedCall:
-    """Return the call that the command line names by its id, by an unambiguous prefix, or as `last`, which is the
+    """Return the call that the command line names. The name is an id, an unambiguous prefix of an id, or `last` for the
     newest call.
 
     Raises:

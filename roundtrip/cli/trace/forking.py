@@ -1,4 +1,4 @@
-"""`roundtrip trace fork`: replay a recorded call on the current code, and give different answers from one round on."""
+"""`roundtrip trace fork`: replay a recorded call on the current code, with new answers from a chosen round on."""
 
 import json
 import sys

@@ -57,7 +57,7 @@ _COLUMNS: Final = (
 
 
 def _options(parser: OptionsAnywhere) -> None:
-    """Add the filters. If a filter is repeated, a call may match any of its values."""
+    """Add the filters. If a filter is given more than once, a call needs to match only one of its values."""
     states = [state.value for state in State]
     parser.add_option("--tool", "NAME", "calls of this tool; may have wildcards (*)", repeats=True)
     parser.add_option("--state", "STATE", f"calls in this state: {', '.join(states)}", repeats=True, choices=states)
@@ -125,7 +125,7 @@ def _rounds(text: str) -> Callable[[int], bool]:
 
 def _filter(arguments: Namespace) -> CallFilter:
     chosen = {kind: values for kind in FACETS if (values := getattr(arguments, kind, None))}
-    # The command line gives `rounds` as a comparison, but in the index, it is a facet.
+    # On the command line, `rounds` is a comparison, but in the index, it is a facet.
     rounds = chosen.pop("rounds", None)
     return CallFilter(chosen, since=arguments.since, rounds=rounds)
 

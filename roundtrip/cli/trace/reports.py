@@ -21,7 +21,7 @@ _STYLES: Final = {
     ExplainedSubject.REJECTION: "bold red",
     ExplainedSubject.FAILURE: "bold red",
 }
-"""Styles of the subjects. A subject that is not listed here is yellow."""
+"""Terminal styles for explanations, by subject. The default is yellow."""
 
 
 def _explain_options(parser: OptionsAnywhere) -> None:
@@ -83,9 +83,7 @@ def _diff(arguments: Namespace) -> int:
 
 
 def _find(name: str, arguments: Namespace) -> TracedCall:
-    """Return a named call. `FILE:ID` names a call in that file, and an id alone names a call in the command line's
-    transcripts.
-    """
+    """Return a call by its name. The name is `FILE:ID`, or the id of a call in the command line's transcripts."""
     file, colon, id = name.rpartition(":")
     if colon and Path(file).exists():
         return select_call(open_calls(arguments, [file]), id)

@@ -49,10 +49,10 @@ from roundtrip.trace.writing.lines import (
 )
 
 _SLOW_RATIO: Final = 2
-"""The slowest run is marked if its time divided by the combined time of all other runs exceeds this number."""
+"""The slowest run is marked if it took more than this many times as long as all other runs together."""
 
 _MAX_VALUE_CHARS: Final = 1000
-"""The most characters of a value that are printed. With `--json`, values are printed in full."""
+"""Maximum number of characters to print per value. With `--json`, values are printed in full."""
 
 _DIM: Final = "dim"
 _HEAD: Final = "bold"
@@ -123,7 +123,7 @@ class _CallView:
             silent = self._call.silent_servings
             more = f", and {count_text(silent, 'worker')} that fell silent may have begun it" if silent else ""
             return f"the body ran {times_text(times)}{more}"
-        # A process may have been killed after the body began and before its end was recorded.
+        # A killed process may have begun the body without recording its end.
         return "no end of the body is recorded" if self._call.may_have_run else "the body has not run"
 
     def _serving(self, serving: Serving) -> None:

@@ -47,7 +47,7 @@ def named_files(arguments: Namespace) -> list[str]:
     """Return the transcripts that the command line names. If it names none, return those that the environment names.
 
     Raises:
-        CommandFailed: Neither names a transcript.
+        CommandFailed: Neither the command line nor the environment names a transcript.
     """
     names: Sequence[str] = arguments.files or ()
     if names:

@@ -108,7 +108,7 @@ def _run(arguments: Namespace) -> int:
     pause = _pause_for(sys.stdout)
 
     def poll() -> list[Line]:
-        # Sort by time, because earlier lines, which may be in another file, tell the filter a call's tool.
+        # Sort the lines by time. The filter learns a call's tool from an earlier line, which may be in another file.
         return [line for line in sorted(follower.poll(), key=lambda line: line.at) if filter.passes(line)]
 
     past = poll()

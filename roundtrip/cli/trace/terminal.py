@@ -38,7 +38,7 @@ _DRAWN_CHARS: Final = "".join(SYMBOLS.values()) + "→·…─"
 _COLUMN_GAP_CHARS: Final = 2
 _MIN_WIDTH_CHARS: Final = 20
 _MAX_DRAWN_ROWS: Final = 1000
-"""The most rows that a styled table may have. Larger tables are printed plain, because styling is slow."""
+"""Maximum number of rows in a styled table. Larger tables are printed plain, because styling is slow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def configure(parser: OptionsAnywhere) -> None:
 
 
 def run(namespace: Namespace) -> int:
-    """Show the token. Return 1 if the keys do not verify it."""
+    """Show the token. Return 1 if the keys do not verify the token."""
     token = _read_token(namespace.token)
     keys = _read_keys(namespace.keys_file)
     try:
@@ -81,7 +81,7 @@ def _read_token(source: str) -> str:
         raise CommandFailed(
             "the token must come from standard input or a file. As an argument, it ends up in the shell history, and "
             "every user of the machine can see it in the process list. Pipe it from the clipboard "
-            "(`xclip -o | roundtrip trace token -`, `pbpaste | …`), or save it to a file and name the file"
+            "(`xclip -o | roundtrip trace token -`, `pbpaste | …`), or save it to a file and pass the file's path"
         )
     # The limit leaves room for whitespace around the token.
     raw = _read(source, limit=MAX_TOKEN_BYTES + 1024, content="token").strip()

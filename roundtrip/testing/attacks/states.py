@@ -41,7 +41,7 @@ def truncated(token: str) -> Iterator[tuple[str, str]]:
 
 
 def forged(token: str) -> Iterator[tuple[str, str]]:
-    """Yield forged tokens. Each one is a copy in which one value is changed and then encoded like the original value.
+    """Yield forged tokens. Each is a copy with one changed value, which is encoded like the original value.
 
     An encrypted token cannot be forged in this way. Signed parts keep their old signature, which does not match the
     changed value. Only a server that does not verify signatures accepts such a token.
@@ -66,8 +66,8 @@ def _forge(token: str) -> Iterator[tuple[str, str]]:
 
 
 def _decode(segment: str) -> tuple[Any, _Encode] | None:
-    """Return a segment's JSON data, and a function that encodes bytes in the same way. Return None if the segment has
-    no JSON data.
+    """Return a segment's JSON data, and a function that encodes bytes as the segment is encoded. Return None if the
+    segment has no JSON data.
     """
     for decode, encode in _ENCODINGS:
         try:

@@ -28,7 +28,7 @@ class PathAction(StrEnum):
     DECLINE = "decline"
     CANCEL = "cancel"
     INVALID = "invalid"
-    """Accept with content that the form rejects."""
+    """Accept a form, but with content that it rejects."""
     MISSING = "missing"
     """Send the request again without an answer."""
 
@@ -60,7 +60,8 @@ class Path:
     """One call from its start to its end."""
 
     choices: tuple[tuple[str, PathAction], ...]
-    """For each question, its name and the action that replied to it. A question without a name has its message instead.
+    """The name of each question, with the action that the user chose. A question without a name is listed by its
+    message.
     """
     outcome: PathOutcome
     text: str
@@ -93,7 +94,7 @@ class Coverage:
 
     @classmethod
     def of(cls, gone: Iterable[CallArrow]) -> "Coverage":
-        """Divide all edges into those in `gone` and all others."""
+        """Split all edges into those that are in `gone` and those that are not."""
         taken, edges = set(gone), CALL_MACHINE.arrows
         return cls(tuple(one for one in edges if one in taken), tuple(one for one in edges if one not in taken))
 
@@ -110,7 +111,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """The paths that were played through a tool's questions, in the order of their choices."""
+    """The paths that were played through a tool's questions, sorted by their choices."""
 
     name: str
     """The name of the tool, prompt or resource."""
@@ -121,8 +122,8 @@ class Explored:
     left_out: int
     """The number of known paths that the limit left out. Each of these paths may branch further."""
     strayed: int
-    """The number of paths on which, after the same answers, the server asked a different question than on the parent
-    path.
+    """The number of paths on which the server asked a different question than on the parent path, despite equal
+    answers.
     """
     coverage: Coverage | None
     """The edge coverage; None if the server is not a roundtrip server in this process."""
@@ -139,8 +140,8 @@ class Explored:
 
     @property
     def deeper(self) -> int:
-        """Return the number of paths that had more questions than the depth. Beyond the depth, the user accepted every
-        question.
+        """Return the number of paths that had more questions than `depth`. The user accepted all questions beyond that
+        number.
         """
         return sum(len(path.choices) > self.depth for path in self.paths)
 
@@ -148,7 +149,7 @@ class Explored:
         """Raise if a path crashed or did not end, or if every path failed before its first question.
 
         Raises:
-            AssertionError: A path crashed or did not end, or every path failed at once. The message lists the paths.
+            AssertionError: A path crashed or did not end, or every path failed before its first question.
         """
         if self.paths and all(path.outcome in _ENDS_WITHOUT_RESULT and not path.questions for path in self.paths):
             raise AssertionError(

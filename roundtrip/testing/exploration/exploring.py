@@ -65,10 +65,9 @@ async def paths(
 
     Args:
         server: The server, as for `User`. A factory is called once per path.
-        tool: The tool's name, or the first leg of any call.
+        tool: The tool's name, or a call's first leg.
         arguments: The tool's arguments.
-        answers: The content with which forms are accepted, as for `User`. The default is the simplest content that
-            fits.
+        answers: The content of accepted forms, as for `User`. The default is the simplest content that fits.
         visits: Page visits, as for `User`. If a path agrees to open a page and there is no visit, the path does not
             finish.
         approver: As for `User`.
@@ -83,7 +82,7 @@ async def paths(
 
     Raises:
         ValueError: `answers` has no content for a form, and none can be derived from the form's schema.
-        Unused: No path needed some of the answers.
+        Unused: Some of the answers were never used.
 
     Example:
         ```python
@@ -278,7 +277,7 @@ class _Exploration:
     used_indexes: set[int] = field(default_factory=set[int])
     """The positions, in `answers`, of all answers that a path needed."""
     _invalid: dict[str, Mapping[str, Any] | None] = field(default_factory=dict[str, Mapping[str, Any] | None])
-    """For each form's schema, as text, the content that the form rejects."""
+    """Content that a form rejects, by the form's schema as text."""
 
     def invalid(self, question: AskedQuestion) -> InputResponse | None:
         """Return an answer that the form rejects; None if no invalid answer is known."""

@@ -37,7 +37,7 @@ _MIN_SECRET_CHARS: Final = 6
 
 
 class Delay:
-    """A network that also delivers every token a day late. The server must reject the late token.
+    """A network that delivers every token twice: a day late, and on time. The server must reject the late token.
 
     Args:
         seconds: The delay.
@@ -150,7 +150,7 @@ async def _error_of(request: Callable[[], Awaitable[object]]) -> str | None:
 
 
 class Strip:
-    """A network that loses one answer per round. The server must ask only this answer's question again (S7)."""
+    """A network that loses one answer per round. The server must ask only the lost answer's question again (S7)."""
 
     name = "strip"
 
@@ -356,7 +356,7 @@ def _is_merged(repeated: LegDelivery, waiting: LegDelivery, route: Route) -> boo
 
 
 def _require_rejection(delivery: LegDelivery, what: str, hint: str = "", *, may_fail: bool = False) -> None:
-    """Require that the server rejected the leg. With `may_fail`, the tool may have failed instead."""
+    """Require that the server rejected the leg. With `may_fail`, a failed tool is also allowed."""
     failed = isinstance(delivery.result, CallToolResult) and delivery.result.is_error
     if not delivery.is_rejected and not (may_fail and failed):
         raise Breach(f"{what}, and the server answered with {delivery.told}; the server must reject the request{hint}")

@@ -1,4 +1,4 @@
-"""Networks that deliver every leg, but deliver it twice, late, or to another instance or build."""
+"""Networks that deliver every leg, but sometimes twice, late, or to another instance or build."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -66,8 +66,8 @@ class Restart(_InstanceSwitch):
 class Rotate(_InstanceSwitch):
     """A network that rotates keys. Each leg is one phase: `[old, new]`, `[new, old]`, `[new]`, and so on.
 
-    A server that stores calls needs its old keys until `roundtrip calls rekey` has run, so it keeps them. Instances
-    from all phases run its stored calls, so each instance must be able to read what the other instances write.
+    If the server stores calls, it keeps its old keys, which are needed until `roundtrip calls rekey` has run. Instances
+    from all phases run the stored calls, so each instance must be able to read what the others write.
     """
 
     name = "rotate"

@@ -1,4 +1,4 @@
-"""Deliveries, each of which pairs a leg with its response, and the errors that networks raise."""
+"""`LegDelivery`, which pairs a leg with its response, and the errors that networks raise."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -106,5 +106,5 @@ def is_internal(leg: LegRequest, error: MCPError) -> bool:
 
 
 def is_bare_failure(leg: LegRequest, text: str) -> bool:
-    """Return True if a failure's text is the one that SDK servers use only for unexpected exceptions."""
+    """Return True if a failure has the text that SDK servers use only for unexpected exceptions."""
     return text == f"Error executing tool {leg.name}"

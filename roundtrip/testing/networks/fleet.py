@@ -51,8 +51,8 @@ KEYS: Final = tuple(f"roundtrip.testing: key {number}, which everybody knows".en
 """The keys for instances that are made with `keys=`, in the order in which the keys are rotated."""
 
 ELSEWHERE_FACTOR: Final = 5
-"""For a server in another process, the user's patience is multiplied by this factor, because the page wait there cannot
-be shortened.
+"""The user's patience is multiplied by this factor for a server in another process, whose page wait cannot be
+shortened.
 """
 _POLL_SECONDS: Final = 0.01
 
@@ -170,8 +170,8 @@ class NetworkFleet:
     _open_deliveries: list[LegDelivery] = field(default_factory=list[LegDelivery])
     _deployed: dict[Make, Instance] = field(default_factory=dict[Make, Instance])
     _worker_transitions: dict[str, list[Transition]] = field(default_factory=dict[str, list[Transition]])
-    """By call id, the transitions on legs that workers ran, until a delivery contains them. Each key is one of this
-    fleet's calls.
+    """The transitions on legs that workers ran, by call id, until a delivery contains the transitions. Only this
+    fleet's calls have entries.
     """
     at: Instance = field(init=False)
     """The current instance, to which the next leg is sent."""
@@ -208,8 +208,8 @@ class NetworkFleet:
     async def go_to(self, instance: Instance) -> None:
         """Switch to an instance, and connect to it if necessary."""
         if all(one is not instance for one, _ in self._clients):
-            # A separate asyncio task holds the connection. Concurrent legs may connect, and no leg may close a
-            # connection that another leg uses.
+            # A separate asyncio task holds the connection. Concurrent legs can connect, and must not close a connection
+            # that another leg uses.
             self._clients.append((instance, await self._group.start(self._keep_connected, instance)))
         self.at = instance
 
@@ -232,7 +232,7 @@ class NetworkFleet:
         return delivery
 
     async def _follow(self, delivery: LegDelivery) -> LegResult:
-        """Send a leg. If its call is a task or becomes a task, poll the task until it asks questions or ends."""
+        """Send a leg. If the call is or becomes a task, poll the task until it asks questions or ends."""
         changed_at = anyio.current_time()
         status: str | None = None
         delivery.task_id = delivery.leg.task_id
@@ -260,7 +260,7 @@ class NetworkFleet:
         return taken
 
     def has_task(self, call_id: str) -> bool:
-        """Return True if a call is one of this fleet's calls, because it may then have become a task."""
+        """Return True if a call belongs to this fleet, and may therefore have become a task."""
         return call_id in self._worker_transitions
 
     def requests_to(self, task_id: str) -> TaskRequests:
@@ -304,8 +304,8 @@ class NetworkFleet:
             return self._watch_worker(beginning)
         delivery = _CURRENT_DELIVERY.get()
         if delivery is None or delivery not in self._open_deliveries:
-            # Over HTTP, a server does not see this context, so take any open delivery. Concurrent legs are copies, so
-            # it does not matter which delivery is taken.
+            # Over HTTP, a server does not see this context, so take the first open delivery. Concurrent legs are
+            # copies, so it does not matter which delivery is taken.
             delivery = next((one for one in self._open_deliveries if one.transitions == []), None)
         if beginning.within is not None or delivery is None or delivery.transitions is None:
             return ignore

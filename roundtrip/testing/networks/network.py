@@ -40,7 +40,7 @@ class Route:
     def before(self, leg: LegRequest) -> LegDelivery | None:
         """Return the earlier delivery that led to a leg; None for a first leg.
 
-        Its response has the leg's token, and asks the questions that the leg answers.
+        That delivery's response has the leg's token, and asks the questions that the leg answers.
         """
         history = self.history(leg)
         return history[-1] if history else None

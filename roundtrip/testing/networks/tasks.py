@@ -63,7 +63,7 @@ class Outage:
 
 
 class Abort:
-    """A network that also calls the same tool as another task. It cancels this task while the task's answers arrive.
+    """A network that also starts a copy of the user's task. It cancels the copy while the copy's answers arrive.
 
     The cancelled task must end only once, either as cancelled or with its result. The user's own task must continue.
     """
@@ -71,12 +71,12 @@ class Abort:
     name = "abort"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Cancel the other call's task, and send the leg."""
+        """Cancel the copy, and send the leg."""
         _require_task_era(route)
         if leg.task_id is not None:
             other = None
             for one in [one.leg for one in route.history(leg)]:
-                # Stop if the other call shows a page, because no user visits its pages.
+                # Stop if the copy shows a page, because no user visits its pages.
                 if other is not None and (other.asks is None or urls_in(other.asks)):
                     break
                 other = await route.aside(

@@ -39,7 +39,7 @@ _WHOLE_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4}){5,}")
 _WORD_PART: Final = re.compile(r"\d{4}-\d\d-\d\d|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _PRONOUNCEABLE: Final = re.compile(r"(?=[^aeiouy]*[aeiouy])(?!.*[^aeiouy]{6})", re.IGNORECASE)
 _TRACE: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
-"""A `traceparent`. If its ids happen to contain no letters, the other patterns would miss them."""
+"""A `traceparent`. The other patterns would miss its ids if these contain no letters."""
 _INNER_ID: Final = re.compile(rf"{_UUID}|(?<![0-9A-Za-z])[0-9a-fA-F]{{16,}}(?![0-9A-Za-z])")
 
 
@@ -52,7 +52,7 @@ class Placeholders:
     - `<ticket 1>`: tickets in URLs.
     - `<page 1>`, `<handle 1>`: the secrets of question pages and waiting calls.
     - `<id 1>`: UUIDs, ULIDs and both ids in a `traceparent`.
-      Also 16 or more hexadecimal digits that include a letter, or 24 or more that do not.
+      Also hexadecimal digits in a row: at least 16 with a letter, or at least 24 without one.
       Also base64 that has padding or is the whole text.
       Also 20 or more mixed-case letters and digits in a row (with `-` and `_`), unless they form words:
       `SummerMenu2026-Vegetarian` stays.

@@ -81,8 +81,8 @@ def _redact_messages(
 ) -> list[dict[str, Any]]:
     """Redact user data, and remove all tools except the called tool from tool lists.
 
-    Protocol fields stay. In the live era, questions have no names on the wire. Instead, `hidden` contains the messages
-    of the questions to redact together with their answers.
+    Protocol fields stay. In the live era, questions have no names on the wire, so `hidden` has the messages of the
+    questions that must be redacted with their answers.
     """
     ids = {
         message["id"]

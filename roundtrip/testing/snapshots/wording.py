@@ -1,4 +1,4 @@
-"""Text for snapshots. It describes a story in a form that is easy to compare."""
+"""Text for snapshots, which describes a story in a form that is easy to compare."""
 
 import json
 import re
@@ -63,7 +63,7 @@ class StoryText:
         return "\n".join(self._lines) + "\n"
 
     def _link_results(self, rounds: int) -> None:
-        """Write the results that contain links and arrived after this number of rounds."""
+        """Write the results with links that arrived after this many rounds."""
         for result in list_of(self._story.get("link_results")):
             if result.get("round") == rounds:
                 self._lines.append("")

@@ -60,7 +60,7 @@ def mermaid(table: MachineTable[Any, Any], *, visited: Visited = (), current: St
 
 
 def transitions_machine(table: MachineTable[Any, Any], kind: type[Machine], **options: Any) -> Machine:
-    """Build a `transitions` machine from a table. Models can be attached to it, and it can be drawn.
+    """Build a `transitions` machine from a table, to draw it or to attach models to it.
 
     Args:
         table: The table.
@@ -81,8 +81,8 @@ def transitions_machine(table: MachineTable[Any, Any], kind: type[Machine], **op
 
 
 def _dot(visited: Visited, current: State | None) -> str:
-    """Draw the machine for Graphviz. `transitions` could also draw it, but would need another package, and would show
-    neither the path nor final states.
+    """Draw the machine for Graphviz. Do not use `transitions`, because it would need another package and would not show
+    the path or the final states.
     """
     lines = ["digraph machine {", "    rankdir=LR;", "    node [shape=box, style=rounded];"]
     lines += [f"    {state} [peripheries=2];" for state in State if state in CALL_MACHINE.final]

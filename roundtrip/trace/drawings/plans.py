@@ -26,7 +26,7 @@ class BoxKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box in a drawing: the tool, or a source that fills parameters."""
+    """A box in a drawing: the tool, or a source of parameter values."""
 
     id: str
     kind: BoxKind
@@ -36,7 +36,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line from `source` to `target`, for the parameter that the source fills."""
+    """A line from `source` to `target`, for the parameter that gets its value from `source`."""
 
     source: Box
     target: Box
@@ -120,7 +120,7 @@ def _draw_graphs(
     draw_box: Callable[[Box], str],
     draw_line: Callable[[Line], str],
 ) -> Iterator[str]:
-    """Yield the indented lines for graphs. If there are several graphs, each has a frame."""
+    """Yield indented lines for one or more graphs. If there are several, each has a frame."""
     for graph in graphs:
         body = [*map(draw_box, graph.boxes), *map(draw_line, graph.lines)]
         framed = frame(graph, [f"    {line}" for line in body]) if len(graphs) > 1 else body

@@ -15,9 +15,7 @@ _TEXTS: Final = ("message", "form", "url", "complaint")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between two calls. `a` and `b` are the two texts that differ. If a call has no such text, it is
-    None.
-    """
+    """A difference between two calls. `a` and `b` are the two texts that differ; None if a call has no such text."""
 
     round: int | None
     """None if the difference concerns the whole call."""
@@ -94,8 +92,8 @@ def _ends(a: TracedCall, b: TracedCall) -> Iterator[Difference]:
 
 
 def _same_era(a: TracedCall, b: TracedCall) -> bool:
-    """Return True if both calls have the same era, or one era is unknown. Only the retry era repeats bodies and reuses
-    answers.
+    """Return True if both calls have the same era, or one era is unknown. Only in the retry era are bodies repeated and
+    answers reused.
     """
     return a.began is None or b.began is None or a.began.era == b.began.era
 

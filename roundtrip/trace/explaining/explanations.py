@@ -1,6 +1,6 @@
 """Explanations of a call's questions, rejected tokens, repeated requests and failures, each with its cure.
 
-`advice.py` has the general sentences. `explain` adds names and texts from the call's transcript.
+The general texts are in `advice.py`. `explain` adds names and texts from the call's transcript.
 """
 
 from collections.abc import Iterator, Mapping
@@ -63,11 +63,11 @@ class Explanation:
 
 
 def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
-    """Explain a call's events in chronological order, including plain questions.
+    """Explain a call's events in chronological order, including questions that are asked for the first time.
 
     Args:
         call: The call.
-        now: The current time. Without it, a waiting call whose token has expired is not reported.
+        now: The current time. If None, the expiry of a waiting call's token is not reported.
     """
     parts = (_questions, _waits, _unfinished_leg, _rejections, _repeats)
     found = [explanation for explain_part in parts for explanation in explain_part(call)]
@@ -101,7 +101,7 @@ def _unfinished_leg(call: TracedCall) -> Iterator[Explanation]:
 
 
 def explain_question(call: TracedCall, round_: Round, question: ShownQuestion) -> str:
-    """Explain why a round asked a question."""
+    """Explain why a question was asked in a round."""
     advice = _advice_on(call, round_, question)
     is_again = call.is_asked_again(round_, question)
     asked = f"Question {quoted(question.key)} was {'asked again' if is_again else 'asked'}{channel_text(round_.asked)}"
@@ -150,7 +150,7 @@ def explain_replay(call: TracedCall, serving: Serving, first: Serving) -> str:
 
 
 def explain_takeover(serving: Serving, before: Serving | None) -> str:
-    """Explain why a worker took over a leg. `before` is the previous worker's serving, if that is recorded."""
+    """Explain why a worker took over a leg. `before` is the previous worker's attempt; None if it is not recorded."""
     silent = "the previous worker"
     when = ""
     if before is not None:
@@ -222,7 +222,7 @@ def _failures(call: TracedCall, now: float | None) -> Iterator[Explanation]:
     outside = end_of_stored(call)
     for serving, ended in failures_of(call):
         if outside is not None and ended.state == State.FAILED.value and serving is call.servings[-1]:
-            # This worker was stopped. The explanation of how the call ended covers that.
+            # This worker was stopped. The explanation of the call's end says why.
             continue
         explanation = _about(ended, ExplainedSubject.FAILURE, explain_failure(serving, ended))
         yield replace(explanation, round=ended.round or None, error=ended.error_type)
@@ -295,7 +295,8 @@ def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advi
 
 
 def _revision_between(call: TracedCall, before: Round, round_: Round) -> Round | None:
-    """Return the last round between `before` and `round_` that followed a change in a review.
+    """Return the last round between `before` and `round_` that was asked because the user changed an answer in a
+    review.
 
     After a review, the token no longer contains the answers that the review made stale. So in the retry era, only the
     first round after the review has the reason `revised`. Later rounds have the reason `new`.
@@ -325,7 +326,7 @@ def _advice_on_change(round_: Round, question: ShownQuestion, before: Round, for
         change = f" (it was {texts[0]}, and is now {texts[1]})" if texts else ""
         return Advice(QUESTIONS[reason].cause + change, QUESTIONS[reason].cure)
     if reason is Reason.KEY_GONE:
-        # In 2 of 256 cases, the token shows only that something has changed. The transcript may show what changed.
+        # For 2 of 256 changes, the token does not show what changed, but the transcript may show it.
         if not texts and not fields:
             return QUESTIONS[reason]
         reason = Reason.REWORDED if texts else Reason.SCHEMA_CHANGED
@@ -345,7 +346,7 @@ def _advice_on_renaming(round_: Round, question: ShownQuestion, former: str) -> 
     if round_.asked.by == "resolvers":
         cause = f"its answer is known as {former}, a name that no question has now"
         return Advice(cause, f"name it where it is resolved, as in Resolve(fn, former_names=({former},))")
-    # The body may still use that name in a later question.
+    # The body may still use the former name in a later question.
     cause = f"an answer to the same question is known as {former}, a name that the body had not used before"
     if question.key.startswith(UNNAMED):
         return Advice(cause, f"restore its name, as in name={former}")
@@ -354,7 +355,7 @@ def _advice_on_renaming(round_: Round, question: ShownQuestion, former: str) -> 
 
 
 def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
-    """Return the build that asked a round, and the previous leg's build if it differs."""
+    """Return the build that asked a round's questions, and the previous leg's build if it differs."""
     began = round_.serving.began
     if began is None:
         return None, None
@@ -366,7 +367,7 @@ def _builds(call: TracedCall, round_: Round) -> tuple[str | None, str | None]:
 
 
 def _between_builds(now: Round, before: Round) -> str:
-    """Return a phrase that names the builds that asked two rounds; empty if the same build asked both."""
+    """Return a phrase that names the builds that asked the questions in two rounds; empty if it was the same build."""
     began, earlier = now.serving.began, before.serving.began
     if began is None or earlier is None or began.build == earlier.build:
         return ""

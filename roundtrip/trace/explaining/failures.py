@@ -1,4 +1,4 @@
-"""Explanations of legs that ended without a result. Each names the error or limit, where it occurred, and the cure."""
+"""Explanations of legs that ended without a result. Each contains the error or limit, its place and its cure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -113,7 +113,7 @@ def _advice_on(error: str) -> Advice | None:
 
 
 def _place_text(serving: Serving, ended: EndedLine) -> str:
-    """Say where in the leg the end occurred. Name the function, or the state if no function is known."""
+    """Say where the leg ended. Name the function, or the state if no function is known."""
     failed = [run.key for run in ended.nodes if run.how == "failed"]
     if failed:
         return f", in the resolver or dependency {quoted(failed[-1])}"

@@ -43,7 +43,7 @@ class MessageKind(StrEnum):
     REJECTION = "rejection"
     """A response that rejects a token."""
     NOTE = "note"
-    """A remark about the source, instead of a message."""
+    """A note about the source, not a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def exchange_of(call: TracedCall) -> MessageSequence:
         if isinstance(request, RejectedLine):
             messages += _rejected(request, place, step)
             continue
-        # A worker's serving is not a client request: the client polls the task, or already has its response.
+        # When a worker serves a leg, the client sends no request: it polls the task, or already has a response.
         kind, source = (MessageKind.NOTE, place) if request.is_of_worker else (MessageKind.REQUEST, CLIENT)
         messages.append(SequenceMessage(kind, source, place, _request(call, request, before), step))
         for line in request.happened:
@@ -135,7 +135,7 @@ def _message_of(line: HappenedLine, serving: Serving, place: int, step: int) -> 
             _short(question.key) if question.reason == "new" else f"{_short(question.key)} ({question.reason})"
             for question in line.questions
         ]
-        # A line has a token if its questions end a leg. Other questions are requests over the open connection.
+        # If questions end a leg, their line has a token. Otherwise, they are requests over the open connection.
         kind = MessageKind.REQUEST if _is_live(serving) and line.token is None else MessageKind.RESPONSE
         target = CLIENT
         if serving.is_of_worker and (line.rung is not None or not line.questions):

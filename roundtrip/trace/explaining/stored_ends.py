@@ -1,4 +1,4 @@
-"""Explanations of stored-call events that no serving recorded: operator actions, and ends without a leg."""
+"""Explanations of events outside a stored call's legs: operator actions and ends."""
 
 from roundtrip.machine.table import State
 from roundtrip.text import printable
@@ -8,8 +8,7 @@ from roundtrip.trace.writing.lines import ActedLine, StoppedLine
 
 
 def end_of_stored(call: TracedCall) -> ActedLine | StoppedLine | None:
-    """Return the line that says why a call ended outside its servings. Return None if the call ended in a serving or is
-    open.
+    """Return the line that says why a call ended outside a leg. Return None if the call ended in a leg or is open.
 
     An operator action is more informative than the resulting end, so the action takes precedence.
     """
@@ -19,7 +18,7 @@ def end_of_stored(call: TracedCall) -> ActedLine | StoppedLine | None:
 
 
 def explain_stop(call: TracedCall, line: StoppedLine) -> str:
-    """Explain why a stored call ended without a leg."""
+    """Explain why a stored call ended outside a leg."""
     if line.how == "lost":
         return (
             "The call is lost: its worker died, and no other worker continues it, because its outcome is unknown or "

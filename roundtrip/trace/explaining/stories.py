@@ -36,7 +36,7 @@ def until(call: TracedCall) -> float | None:
 def failure_of(call: TracedCall) -> str | None:
     """Return the type of the error that ended a call, or `tool_error` for a result with `isError`.
 
-    If a stored call ended outside its servings, return `cancelled`, `lost` or `expired`.
+    If a stored call ended outside a leg, return `cancelled`, `lost` or `expired`.
     """
     if call.stopped is not None:
         return call.stopped.how
@@ -74,7 +74,7 @@ def summary(call: TracedCall) -> dict[str, Any]:
 
 
 def story(call: TracedCall) -> dict[str, Any]:
-    """Return everything recorded about a call: its rounds, servings and rejections, and operator actions."""
+    """Return everything recorded about a call: rounds, attempts at legs, rejections and operator actions."""
     return {
         **summary(call),
         **_members(call.began, "version", "within", "arguments"),

@@ -114,12 +114,14 @@ def omitted_text(call: TracedCall) -> str:
 
 
 def channel_text(asked: AskedLine) -> str:
-    """Say where a round's questions were asked, with a leading space. Return an empty text if the client asked them."""
+    """Say where a round's questions were asked, with a leading space. Return an empty text if they were sent to the
+    client.
+    """
     return "" if asked.rung is None else _CHANNEL_TEXTS[asked.rung]
 
 
 def wait_text(waits: Sequence[ShownWait]) -> str:
-    """Describe the signals and times for which a task waits."""
+    """Describe what a task waits for: a signal, a point in time, or both."""
     texts: list[str] = []
     for wait in waits:
         until = f"until {clock_text(wait.until)}" if wait.until is not None else ""

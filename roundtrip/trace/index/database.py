@@ -75,11 +75,11 @@ CREATE TABLE notices (
 ) WITHOUT ROWID;
 CREATE INDEX notices_reason ON notices (event, reason, at, file, offset);
 """
-"""`digest` is computed from a file's first `head` bytes, which may contain values. `marks` repeats each call's start,
-so that the calls with a facet are in list order. If a call has very many requests, some of its lines are not read
-again: in `lines`, `omitted` marks these lines, and in `calls`, `omitted` has their figures. `row` is null for a call
-that only operator actions mention. `others` lists further files, such as an operator log. Because of this table, a
-program that was started without these files does not drop their lines.
+"""`digest` is computed from a file's first `head` bytes, which may contain values. `marks` also contains each call's
+start, so that calls with a facet can be read in list order. If a call has very many requests, some of its lines are not
+read again: `lines.omitted` marks these lines, and `calls.omitted` has their figures. `row` is null for a call that only
+operator actions mention. `others` lists further files, such as an operator log, so that a program that was started
+without these files does not drop their lines.
 """
 
 
@@ -114,8 +114,8 @@ def _make_file(path: Path) -> None:
     with locked_folder_of(path, waits=True):
         # Another program may have created the file while this program waited for the lock.
         if not path.exists():
-            # Remove the companion files of a deleted index. Programs that still use the deleted index already have them
-            # open.
+            # Remove the companion files of a deleted index. Programs that still use the deleted index have already
+            # opened its companion files.
             for suffix in _COMPANIONS:
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, _FILE_MODE))
@@ -124,7 +124,7 @@ def _make_file(path: Path) -> None:
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
     # An empty file is accepted, and becomes an index.
     if _number(database, "application_id") != _APPLICATION and _tables(database):
-        raise IndexUnusable(f"{str(path)!r} is not an index of transcripts; move it away")
+        raise IndexUnusable(f"{str(path)!r} is not a transcript index; rename or move it")
     for pragma in ("journal_mode = WAL", "synchronous = NORMAL", f"cache_size = -{_CACHE_KIB}", "temp_store = FILE"):
         database.execute(f"PRAGMA {pragma}")
     with writing(database):

@@ -1,4 +1,4 @@
-"""Filters for calls. A filter tests rows and works without an index."""
+"""Filters for calls. They test rows, with or without an index."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 @dataclass(frozen=True, slots=True)
 class CallFilter:
-    """Conditions that a call must meet. All of them must hold."""
+    """Conditions that must all hold for a call."""
 
     facets: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """The accepted values for each facet kind. A value may contain wildcards."""

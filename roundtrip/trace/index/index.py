@@ -33,11 +33,11 @@ _ACTIVE: Final = "INDEXED BY calls_last WHERE row IS NOT NULL AND last >= ? AND 
 _BEGINNING_WITH: Final = "WHERE id >= ? AND id < ? AND row IS NOT NULL AND (+started, number)"
 
 CallPosition = tuple[float, int]
-"""Position of a call in a list that begins with the newest call."""
+"""Position of a call in a newest-first list."""
 
 
 class RowPage(NamedTuple):
-    """One page from a list."""
+    """One page of a list."""
 
     rows: list[Row]
     following: CallPosition | None
@@ -66,7 +66,7 @@ class CallIndex:
     Args:
         names: Files, which must exist, and directories, which may be empty.
         path: The index file; None for a temporary index.
-        later: Further files, which need not exist yet. Other programs that use this index also read them.
+        later: Further files, which need not exist yet. Other programs that use this index also read these files.
 
     Raises:
         NoTranscript: A file does not exist.
@@ -94,7 +94,7 @@ class CallIndex:
             self._identity = identity_of(self._path)
 
     def close(self) -> None:
-        """Close the index. If it is temporary, delete it."""
+        """Close the index, and delete it if it is temporary."""
         with self._lock, self._write_lock:
             self._write_database.close()
             self._database.close()
@@ -214,7 +214,7 @@ class CallIndex:
         self, event: str, *, reasons: Sequence[str] = (), limit: int, after: tuple[float, int, int] | None = None
     ) -> list[ListedLine]:
         """Return the newest lines for an event, starting after a position. If reasons are given, return only lines with
-        one of them.
+        one of these reasons.
         """
         marks = ", ".join("?" * len(reasons))
         query = (
@@ -288,7 +288,7 @@ class CallIndex:
                         yield place, row
 
     def _is_rarer(self, facets: Sequence[Sequence[tuple[int, int]]], since: float) -> bool:
-        """Return True if the rarest facet belongs to fewer calls than were active since the given time."""
+        """Return True if fewer calls have the rarest facet than have been active since the given time."""
         if not facets:
             return False
         rarest = sum(calls for _, calls in facets[0])

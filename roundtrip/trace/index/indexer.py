@@ -1,4 +1,4 @@
-"""Indexing transcript lines: stores their positions and updates the rows of their calls."""
+"""Indexing of transcript lines: store each line's position, and update the row of its call."""
 
 import heapq
 import json
@@ -28,7 +28,7 @@ from roundtrip.trace.writing.lines import ActedLine, Line, RejectedLine
 
 _BATCH_LINES: Final = 20_000
 STRAY: Final = "stray"
-"""A second event, recorded for each rejected token that belongs to no known call."""
+"""An additional event, under which rejected tokens are listed if they belong to no known call."""
 KEPT_POSITIONS: Final = "SELECT file, offset, length FROM lines WHERE call = ? AND omitted = 0"
 """Selects the positions of a call's lines, except the lines of omitted requests."""
 _MAX_VALUES: Final = 500
@@ -49,7 +49,7 @@ class _KnownCall(NamedTuple):
 
 
 def parse_omitted(texts: Mapping[str, str | None]) -> dict[str, Omitted]:
-    """Parse the index's `omitted` column. Return the result by call id."""
+    """Parse the index's `omitted` column. Return the omitted requests by call id."""
     return {id: Omitted(**json.loads(text)) for id, text in texts.items() if text is not None}
 
 
@@ -70,7 +70,8 @@ class Indexer:
         self.files: dict[int, TranscriptFile] = {}
         """The files by their numbers in the index."""
         self._searched: dict[FileIdentity, tuple[int, int]] = {}
-        """Maps each file to two offsets: the file was read up to the first, and no further line ends before the second.
+        """For each file, the offset up to which lines were read, and the offset up to which no further newline was
+        found.
 
         Without the second offset, a long unfinished line would be searched again and again.
         """
@@ -104,9 +105,9 @@ class Indexer:
         )
 
     def _searched_in(self, file: TranscriptFile, read: int) -> int:
-        """Return the offset before which no unread line ends; 0 if unknown."""
+        """Return the offset up to which the file was searched for the next newline; 0 if unknown."""
         before, searched = self._searched.get(file.identity, (0, 0))
-        # A file that was rewritten is shorter, or was read up to a different offset.
+        # If the file was rewritten, it is shorter now, or was read up to a different offset.
         return searched if before == read and searched <= file.size else 0
 
     def _match(self, found: Sequence[TranscriptFile]) -> None:
@@ -139,7 +140,7 @@ class Indexer:
         self.files[cursor.lastrowid or 0] = one
 
     def _forget(self, numbers: Sequence[int]) -> None:
-        """Drop some files, and any calls that then have no lines left."""
+        """Drop some files, and the calls that have no lines left."""
         for number in numbers:
             calls = self._database.execute(
                 "SELECT id, number, omitted FROM calls WHERE number IN (SELECT call FROM lines WHERE file = ?)",
@@ -224,8 +225,7 @@ class Indexer:
             if id in known:
                 places = self._database.execute(KEPT_POSITIONS, known[id][:1]).fetchall()
                 before[id] = [*read_lines(self.files, map(LinePosition._make, places))]
-            # If a file is rotated before its last lines are read, they are read after lines from the file that replaced
-            # it.
+            # Sort the lines: a rotated file's last lines may be read after the first lines of its successor.
             own = sorted([*before.get(id, ()), *placed], key=lambda one: one.place)
             lines += [one.line for one in own]
         joined = join(lines, parse_omitted({id: one.omitted for id, one in known.items()})).calls

@@ -23,7 +23,7 @@ from roundtrip.trace.writing.lines import Line
 _CHUNK_BYTES: Final = 256 * 1024
 _MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 HEAD_BYTES: Final = 256
-"""Number of bytes at a file's start that are compared. The inode is not enough, because a new file can have an old
+"""Number of bytes to compare at a file's start. Comparing inodes is not enough, because a new file can have an old
 file's inode.
 """
 
@@ -89,7 +89,7 @@ class AppendedLines(NamedTuple):
     read: int
     """The offset after the last line."""
     searched: int
-    """The offset before which no further line ends."""
+    """The offset up to which the file was searched for a newline."""
 
 
 def read_head(file: TranscriptFile, size: int) -> tuple[int, bytes]:
@@ -105,7 +105,7 @@ def read_appended(found: TranscriptFile, since: int, *, searched: int) -> Append
     Args:
         found: The file.
         since: The offset.
-        searched: An offset before which no further line ends, from an earlier search; 0 if unknown.
+        searched: The offset up to which an earlier search found no newline; 0 if unknown.
     """
     with _open_file(found) as file:
         if file is None:

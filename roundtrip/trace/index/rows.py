@@ -1,4 +1,4 @@
-"""Index rows: the facts about a call that lists show and filters search."""
+"""Index rows: facts about calls, for lists and filters."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -8,7 +8,7 @@ from roundtrip.trace.explaining.stories import summary
 from roundtrip.trace.reading.calls import TracedCall
 
 Row = dict[str, Any]
-"""The facts about a call that lists show. They contain names, states, counts and times, but no values."""
+"""The facts about a call that are shown in lists: names, states, counts and times, but no values."""
 
 Facet = tuple[str, str]
 """A searchable fact: its kind, and its value as text."""
@@ -35,7 +35,7 @@ def facets_of(row: Mapping[str, Any]) -> list[Facet]:
 
 
 def _leaving_points(call: TracedCall) -> Iterator[tuple[str, str]]:
-    """Yield the questions at which the user left the call, or for which the call still waits. Each has its outcome."""
+    """Yield the questions at which the call ended or still waits, each with its outcome."""
     status = call.stopped.how if call.stopped is not None else "waiting" if call.pending else None
     if status is not None:
         yield from [(question.key, status) for question in call.unanswered]
@@ -47,7 +47,7 @@ def _leaving_points(call: TracedCall) -> Iterator[tuple[str, str]]:
 
 
 def _lags(call: TracedCall) -> Iterator[tuple[str, str, float]]:
-    """Yield the instances whose clocks are slow: their legs seem to begin before the previous leg asked.
+    """Yield the instances whose clocks are slow: their legs seem to begin before the previous leg's questions.
 
     Each item contains the slow instance, the other instance, and the minimum delay in seconds.
     """

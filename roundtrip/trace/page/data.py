@@ -1,4 +1,4 @@
-"""Call-page data. It contains only plain texts, which the page never inserts as HTML."""
+"""Data for a call page. All texts are plain, and the page never inserts them as HTML."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +73,7 @@ class _TimelineColumn:
     before: Round | None = None
     round: Round | None = None
     is_again: bool = False
-    """True if an earlier serving also asked a round with this number."""
+    """True if this round repeats an earlier attempt's round."""
 
     @property
     def servings(self) -> list[Serving]:
@@ -186,9 +186,7 @@ def _share(call: TracedCall) -> float:
 
 
 def _rows(call: TracedCall, columns: int) -> list[Data]:
-    """Return one row for each question. The row has one character per step, which is the legend index of the step's
-    mark.
-    """
+    """Return one row for each question. The row has one character per step: its mark's index in the legend."""
     places = {mark: str(place) for place, mark in enumerate(SYMBOLS)}
     return [
         {"key": key, "marks": "".join(_NO_MARK if mark is None else places[mark] for mark in marks)[:columns]}
@@ -351,7 +349,7 @@ def _answer(answer: ReadAnswer) -> Data:
 
 
 def _unmatched_answers(round_: Round | None) -> list[Data]:
-    """Return the answers in a round to questions that this round did not ask."""
+    """Return a round's answers to questions that are not in the round."""
     if round_ is None:
         return []
     keys = {question.key for question in round_.asked.questions}

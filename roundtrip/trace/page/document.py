@@ -79,7 +79,7 @@ def html(call: TracedCall) -> str:
 
 
 def call_page(call: TracedCall, *, live: Mapping[str, Any] | None = None) -> Page:
-    """Return a call page. `live` contains the address that sends updates, and the current version."""
+    """Return a call page. `live` contains the address for updates, and the current version."""
     kind = _CALL if live is None else _LIVE_CALL
     return page_of(kind, f"{call.tool} {call.id}", {**data_of(call), "live": live})
 

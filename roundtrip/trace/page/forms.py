@@ -9,7 +9,7 @@ from roundtrip.untrusted import mapping_of
 
 
 def page_fields_of(schema: object, answer: object) -> list[dict[str, Any]]:
-    """Return a form's fields, in order. Each field has the answer's value, or else its default.
+    """Return a form's fields, in order. Each field has the answer's value, or else the field's default.
 
     A transcript may contain anything, so the page shows a field with an unknown shape as a text field.
     """

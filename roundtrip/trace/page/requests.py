@@ -1,6 +1,4 @@
-"""Requests to roundtrip's pages, and the responses. An error response contains a status and a sentence from this
-package.
-"""
+"""Requests to roundtrip's pages, and the responses. An error response contains only a status and a short message."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,7 +21,7 @@ _NO_POLICY: Final = "default-src 'none'"
 
 
 class PageRejected(Exception):
-    """A rejected request. The response to it contains only a status and a sentence."""
+    """A rejected request. The response contains only a status and a short message."""
 
     def __init__(self, status: HTTPStatus, text: str, **headers: str) -> None:
         super().__init__(text)
@@ -32,7 +30,7 @@ class PageRejected(Exception):
 
 
 class FormInvalid(Exception):
-    """Form texts that do not fit their fields. `errors` has a sentence for each field id."""
+    """Form texts that do not fit their fields. `errors` has a message for each invalid field, by field id."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(errors.values()))
@@ -42,7 +40,7 @@ class FormInvalid(Exception):
 async def answer_request(
     respond: Callable[[Request], Awaitable[Response]], scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Answer one ASGI request with a function, which may reject the request."""
+    """Answer one ASGI request by calling a function, which may reject the request."""
     if scope["type"] != "http":
         return
     try:
@@ -136,7 +134,7 @@ def json_object(text: str, complaint: str) -> dict[str, Any]:
     """Parse a JSON object.
 
     Raises:
-        ValueError: The text is not a JSON object. The message is `complaint`.
+        ValueError: The text is not a JSON object; `complaint` is the message.
     """
     try:
         value: object = strict_json(text)

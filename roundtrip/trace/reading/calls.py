@@ -1,4 +1,4 @@
-"""Traced calls: their servings, their rounds of questions, and their states."""
+"""Traced calls: the attempts at their legs, their rounds of questions, and their states."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ SYMBOLS: Final = {Mark.ASKED: "●", Mark.ASKED_AGAIN: "↻", Mark.REUSED: "✓"
 
 @dataclass(slots=True, eq=False)
 class Serving:
-    """A request that reached the called function, on one instance."""
+    """One attempt at a leg on one instance: a request that reached the called function, or a worker's run."""
 
     instance: str
     number: int
@@ -81,7 +81,7 @@ class Serving:
 
     @property
     def ended(self) -> EndedLine | None:
-        """Return the line that ended the call; None if this serving did not end it."""
+        """Return the line that ended the call; None if this attempt did not end it."""
         last = self.lines[-1]
         return last if isinstance(last, EndedLine) else None
 
@@ -97,14 +97,14 @@ class Serving:
 
     @property
     def is_over(self) -> bool:
-        """Return True if the serving has responded with questions, a link, a task or the end of the call."""
+        """Return True if the attempt has produced a response: questions, a link, a task or the call's end."""
         return self.ended is not None or self.is_handed or (self.has_asked and not self.is_open)
 
     @property
     def is_open(self) -> bool:
         """Return True if a live-era call is waiting for its client over the open connection."""
         last, is_live = self.lines[-1], self.began is not None and self.began.era == "live"
-        # A line has a token if its questions end a leg. If the store keeps the call, that token is empty.
+        # If questions end a leg, their line has a token. The token is empty if the store keeps the call.
         return is_live and isinstance(last, AskedLine) and last.token is None
 
     @property
@@ -133,8 +133,7 @@ class Serving:
         found: list[tuple[State, Event, State]] = []
         state = State.RECEIVED if self.leg == 1 else State.AWAITING_INPUT
         if self.moves and self.is_of_worker:
-            # On a worker, a task's first leg starts after its parameters are filled. A later leg starts after
-            # questions.
+            # On a worker, a task's first leg begins with filled parameters, and later legs begin in the waiting state.
             state = State.AWAITING_INPUT if self.moves[0][0] is Event.RESUME else State.RESOLVING
         for event, target, _ in self.moves:
             found.append((state, event, target))
@@ -143,17 +142,17 @@ class Serving:
 
     @property
     def is_recall(self) -> bool:
-        """Return True if the function did not run because the ledger supplied an earlier serving's result."""
+        """Return True if the function did not run because the ledger already had its result."""
         return any(event is Event.RECALL for event, _, _ in self.moves)
 
     @property
     def bodies(self) -> int:
-        """Return how often the body began."""
+        """Return how many times the body began."""
         return sum(line.bodies for line in self.happened)
 
     @property
     def waited_ms(self) -> float:
-        """Return how long the serving waited for answers over the open connection."""
+        """Return how long this attempt waited for answers over the open connection."""
         waited, asked = 0.0, None
         for line in self.lines:
             if isinstance(line, AskedLine):
@@ -161,13 +160,13 @@ class Serving:
             elif isinstance(line, AnsweredLine):
                 waited, asked = waited + line.waited, None
             elif isinstance(line, EndedLine) and asked is not None:
-                # The serving was interrupted while the question was open.
+                # The attempt was interrupted while the question was open.
                 waited += line.ms - asked.ms
         return waited
 
     @property
     def server_ms(self) -> float:
-        """Return the serving's duration without the time spent waiting for answers."""
+        """Return this attempt's duration without the time spent waiting for answers."""
         last = self.lines[-1]
         return 0.0 if isinstance(last, BeganLine) else max(0.0, last.ms - self.waited_ms)
 
@@ -189,7 +188,7 @@ class Round:
     """Time when the body stopped waiting for answers, for example after a timeout around the question."""
     answers: list[ReadAnswer] = field(default_factory=list[ReadAnswer])
     read_by: Serving | None = None
-    """The serving that first read the answers. A replay reads them again."""
+    """The attempt that first read the answers. Repeated attempts read the answers again."""
 
     @property
     def number(self) -> int:
@@ -215,7 +214,7 @@ class Omitted:
     waited_ms: float = 0.0
     last_at: float | None = None
     is_cut: bool = False
-    """True if not only repetitions but also different requests were omitted."""
+    """True if some omitted requests were not repetitions."""
 
 
 NOTHING_OMITTED: Final = Omitted()
@@ -233,7 +232,7 @@ class TracedCall:
     actions: list[ActedLine] = field(default_factory=list[ActedLine])
     """Operator actions on this call, in order."""
     stops: list[StoppedLine] = field(default_factory=list[StoppedLine])
-    """Lines that ended this call outside its servings, in order."""
+    """Lines that ended this call outside a leg, in order."""
     omitted: Omitted = NOTHING_OMITTED
     """The requests that were omitted because the call has very many. The call's figures still include them."""
 
@@ -244,12 +243,12 @@ class TracedCall:
 
     @property
     def _other_lines(self) -> list[RejectedLine | ActedLine | StoppedLine]:
-        """Return the lines that belong to no serving."""
+        """Return the lines about rejected tokens, operator actions, and ends outside a leg."""
         return [*self.rejections, *self.actions, *self.stops]
 
     @cached_property
     def began(self) -> BeganLine | None:
-        """Return the first recorded line about the beginning of a leg; None if no such line exists."""
+        """Return the first recorded line that begins a leg; None if no such line exists."""
         return next((serving.began for serving in self.servings if serving.began is not None), None)
 
     @property
@@ -259,18 +258,18 @@ class TracedCall:
 
     @property
     def occurrences(self) -> list[Serving | RejectedLine | ActedLine | StoppedLine]:
-        """Return all servings, and all lines that belong to no serving, in order."""
+        """Return all attempts and all other lines, in order."""
         others = sorted(self._other_lines, key=lambda line: line.at)
         return [*merge(self.servings, others, key=lambda one: one.started_at if isinstance(one, Serving) else one.at)]
 
     @cached_property
     def chain(self) -> list[Serving]:
-        """Return one serving for each leg: the serving whose response the client used to continue.
+        """Return one attempt for each leg: the attempt whose response the client acted on.
 
-        The leg that turned the call into a task has two servings: the client's request and the worker's serving.
-        Usually a leg's last serving counts, because the response to an earlier serving may have been lost. An earlier
-        serving counts if the last serving got its result from the ledger, lacked the earlier answers, or failed before
-        its body.
+        The leg that turned the call into a task has two attempts: the client's request and the worker's run. Usually a
+        leg's last attempt counts, because the response to an earlier attempt may have been lost. An earlier attempt
+        counts if the last attempt got its result from the ledger, lacked the earlier answers, or failed before its
+        body.
         """
         by_leg: dict[int, list[Serving]] = {}
         for serving in self.servings:
@@ -298,9 +297,9 @@ class TracedCall:
 
     @cached_property
     def stopped(self) -> StoppedLine | None:
-        """Return the line that ended the stored call outside its servings; None if the call continued after that line.
+        """Return the line that ended the stored call outside a leg; None if the call continued after that line.
 
-        If a serving also recorded an end, the line overrides that end, which the store rejected.
+        If an attempt at a leg also recorded an end, this line takes precedence, because the store rejected that end.
         """
         last = self.stops[-1] if self.stops else None
         if last is None or (self.servings and self.servings[-1].started_at > last.at):
@@ -310,7 +309,7 @@ class TracedCall:
 
     @property
     def is_stored(self) -> bool:
-        """Return True if the server stores the call: it is a task, or its client did not ask the last questions."""
+        """Return True if the server stores the call: it is a task, or its last questions did not go to the client."""
         by_client = not self.rounds or self.rounds[-1].asked.rung is None
         return not by_client or any(one.is_handed or one.is_of_worker for one in self.servings)
 
@@ -321,7 +320,7 @@ class TracedCall:
 
     @cached_property
     def state(self) -> State:
-        """Return the current state. A call that ended outside its servings has failed, unless it joined a call."""
+        """Return the current state. A call that ended outside a leg has failed, unless it joined another call."""
         if self.stopped is not None:
             return State.COMPLETED if self.stopped.how == "joined" else State.FAILED
         if self.ended is not None:
@@ -374,7 +373,7 @@ class TracedCall:
 
     @property
     def replays(self) -> list[tuple[Serving, Serving]]:
-        """Return each repeated serving with its leg's first serving. Servings in `takeovers` are not included."""
+        """Return each repeated attempt with its leg's first attempt. The attempts in `takeovers` are not included."""
         first: dict[int, Serving] = {}
         found = [(serving, first.setdefault(serving.leg, serving)) for serving in self.servings]
         repeated = [(one, earlier) for one, earlier in found if one is not earlier and not earlier.is_handed]
@@ -382,7 +381,7 @@ class TracedCall:
 
     @property
     def takeovers(self) -> list[tuple[Serving, Serving | None]]:
-        """Return each serving that took over a leg, together with the previous worker's serving, or None if that is not
+        """Return each attempt that took over a leg, with the previous worker's attempt, or None if that is not
         recorded.
         """
         found: list[tuple[Serving, Serving | None]] = []
@@ -396,12 +395,12 @@ class TracedCall:
 
     @property
     def silent_servings(self) -> int:
-        """Count the takeovers whose previous serving has no recorded end. That serving may have begun the body."""
+        """Count the takeovers whose previous attempt has no recorded end. That attempt may have begun the body."""
         return sum(before is None or not before.is_over for _, before in self.takeovers)
 
     @property
     def replay_count(self) -> int:
-        """Count the repeated servings."""
+        """Count the repeated attempts."""
         return len(self.replays) + self.omitted.replays
 
     @property
@@ -411,7 +410,7 @@ class TracedCall:
 
     @property
     def request_count(self) -> int:
-        """Count the requests: servings and rejected tokens."""
+        """Count the requests: attempts at legs, and rejected tokens."""
         return len(self.servings) + len(self.rejections) + self.omitted.requests
 
     @property
@@ -439,7 +438,7 @@ class TracedCall:
 
     @property
     def bodies(self) -> int:
-        """Return how many recorded times the body began."""
+        """Return how many times the body began, according to the transcript."""
         return sum(serving.bodies for serving in self.servings) + self.omitted.bodies
 
     @property
@@ -485,7 +484,7 @@ class TracedCall:
         return None
 
     def is_asked_again(self, round_: Round, question: ShownQuestion) -> bool:
-        """Return True if an earlier round also asked the question. Most reasons for asking imply this."""
+        """Return True if an earlier round also asked the question. Most reasons for asking a question imply this."""
         return question.reason not in _FIRST_TIME_REASONS or self.shown_before(round_, question) is not None
 
     def marks(self) -> dict[str, list[Mark | None]]:
@@ -521,27 +520,28 @@ class Traced:
 
 
 def _continued_serving(servings: Sequence[Serving], *, later: Serving | None) -> Serving:
-    """Return the serving whose response the client used to continue. `later` is the next leg's serving in the chain."""
+    """Return the attempt whose response the client acted on. `later` is the next leg's attempt in the chain."""
     brought = later.token_bytes if later is not None else None
     # If a client sent a token twice with different answers, it got two new tokens. Their sizes usually differ.
     fitting = [one for one in servings if brought is not None and _response_token_size(one) == brought] or servings
     earlier = [serving for serving in fitting if later is None or serving.started_at <= later.started_at]
-    # Instance clocks differ, so it is possible that no serving is earlier.
+    # Instance clocks differ, so all attempts may seem to be later.
     candidates = earlier or fitting
     return max(enumerate(candidates), key=lambda item: (*_rank(item[1], continues=later is not None), item[0]))[1]
 
 
 def _rank(serving: Serving, *, continues: bool) -> tuple[bool, ...]:
-    """Return a serving's rank among the servings of its leg. If ranks are equal, the last serving wins."""
+    """Return a key that ranks the attempts at a leg. If ranks are equal, the last attempt wins."""
     was_stopped = serving.ended is not None and serving.ended.state in _RETRIABLE and not serving.bodies
     is_answered = serving.is_over and not was_stopped
-    # The request that turned the call into a task brought the answers, but the worker's serving continues the leg.
+    # The request that turned the call into a task brought the answers, but the leg continues where the worker serves
+    # the task.
     is_last = not serving.is_handed
     asks = serving.has_asked or not continues
     return (is_last, serving.is_of_worker, asks, is_answered, bool(serving.brought), not serving.is_recall)
 
 
 def _response_token_size(serving: Serving) -> int | None:
-    """Return the size of the token in a serving's response."""
+    """Return the size of the response's token."""
     last = serving.lines[-1]
     return last.token.bytes if isinstance(last, AskedLine) and last.token is not None else None

@@ -30,7 +30,7 @@ class _OpenFile:
     partial: bytes = b""
     """The start of an incomplete line."""
     lingers: int | None = None
-    """Number of polls until the file is closed; None until a newer file has taken its path."""
+    """Number of polls before the file is closed; None while no newer file has taken its path."""
 
 
 class Follower:
@@ -107,6 +107,6 @@ class Follower:
             for text in whole:
                 line = parse_line(text.decode("utf-8", "replace"), self.reading)
                 if line is not None:
-                    # The lines are yielded and not collected.
+                    # Do not keep the lines, because they are yielded.
                     self.reading.lines.clear()
                     yield line

@@ -25,10 +25,10 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
 
     Args:
         lines: The lines. Lines from different calls may be interleaved.
-        omitted: The requests that an earlier join omitted, by call id. In this case, `lines` must contain the lines
-            that remained and any new lines.
+        omitted: The requests that an earlier join omitted, by call id. `lines` must then contain all lines that the
+            earlier join kept, and any new lines.
     """
-    # The key includes the leg, because a process that restarts under the same name restarts its serving count.
+    # The key includes the leg, because the serving count starts again when a process restarts under the same name.
     servings: dict[tuple[str, str, int, int], Serving] = {}
     by_call: dict[str, list[Serving]] = {}
     rejections: dict[str, list[RejectedLine]] = {}
@@ -46,7 +46,7 @@ def join(lines: Iterable[Line], omitted: Mapping[str, Omitted] = MappingProxyTyp
             name = (line.call, line.instance, line.serving, line.leg)
             serving = servings.get(name)
             if serving is None or (isinstance(line, BeganLine) and serving.began is not None):
-                # A second beginning of the same serving means that the leg was retried after its process restarted.
+                # The process restarted, began its serving count again, and retried the leg.
                 serving = servings[name] = Serving(line.instance, line.serving, line.leg)
                 by_call.setdefault(line.call, []).append(serving)
             serving.lines.append(line)
@@ -123,11 +123,11 @@ class _PreviousRounds:
         self._current: list[Round] = []
 
     def add(self, round_: Round) -> None:
-        """Add a round that the current leg asked."""
+        """Add one of the current leg's rounds."""
         self._current.append(round_)
 
     def round_for(self, serving: Serving) -> Round | None:
-        """Return the round that a serving answers.
+        """Return the round that this attempt at a leg answers.
 
         If the previous leg was served twice, token sizes distinguish its rounds. The result is then the last earlier
         round whose token has the same size as the request's token.
@@ -142,8 +142,7 @@ class _PreviousRounds:
         if not self._before or (self._is_cut and self._before[0].serving.leg + 1 < serving.leg):
             # The leg that asked the questions may have been omitted.
             return None
-        # Instance clocks differ, so it is possible that no round is earlier. In that case, the last round
-        # counts.
+        # Instance clocks differ, so all rounds may seem to be later. In that case, the last round counts.
         last = bisect_right(self._earliest_times, serving.started_at) or len(self._before)
         fitting = self._by_token_size.get(serving.token_bytes or 0, [])
         place = bisect_right(fitting, last - 1) or 1

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from roundtrip.trace.reading.transcripts import Reading, files_of, parse_line
 
 IDLE_SECONDS: Final = 3600.0
-"""Minimum time since the last write to a file that may be deleted. If a recorder still has the file open, it notices
-the deletion within this time.
+"""A file can be deleted only if it was last written at least this many seconds ago. A recorder that still has the file
+open notices the deletion within this time.
 """
 _OPERATOR_LOG_NAME: Final = "operators.jsonl"
 """The operator log, which is never deleted."""

@@ -20,8 +20,8 @@ request.
 
 
 def choose_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine], bool]:
-    """Return the servings and rejections to keep, in order. Also return True if requests other than repetitions are
-    omitted.
+    """Return the attempts and rejections to keep, in order. Also return True if some omitted requests are not
+    repetitions.
     """
     requests = sorted([*call.servings, *call.rejections], key=_start_time)
     continued = {id(serving) for serving in call.chain}
@@ -35,7 +35,7 @@ def choose_requests(call: TracedCall) -> tuple[list[Serving], list[RejectedLine]
     kept = sorted(places)
     is_cut = len(kept) > MAX_REQUESTS
     if is_cut:
-        # Keep the requests with which the client continued before all others, because they determine the call's state.
+        # First keep the requests whose responses the client acted on, because they determine the call's state.
         chain = _both_ends([place for place in kept if id(requests[place]) in continued], MAX_REQUESTS - 2 * MAX_EQUAL)
         others = sorted({*kept} - {*chain})
         kept = [*chain, *_both_ends(others, MAX_REQUESTS - len(chain))]
@@ -59,7 +59,7 @@ def count_omitted(whole: TracedCall, kept: TracedCall) -> Omitted:
 
 
 def _both_ends(places: list[int], most: int) -> list[int]:
-    """Return the first and last places, at most `most` in total."""
+    """Return at most `most` places, from both ends of the list."""
     half = most // 2
     return places if len(places) <= most else places[:half] + places[-half:]
 

@@ -134,7 +134,7 @@ def _signing_key_number(token: str, keys: Sequence[bytes]) -> int | None:
 
 
 def _reject_entropy(size: int) -> bytes:
-    raise AssertionError(f"reading a token must not draw random bytes, got a request for {size}")
+    raise AssertionError(f"reading a token must not use randomness, got a request for {size} bytes")
 
 
 def _journal(packed: bytes, ring: KeyRing | None) -> tuple[Journal | None, Sealed, RejectionReason | None]:

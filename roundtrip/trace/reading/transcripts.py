@@ -88,7 +88,7 @@ def rotated_files(path: Path) -> list[Path]:
 
 
 def identity_of(path: Path) -> FileIdentity | None:
-    """Return the identity that distinguishes a file from earlier files with its name; None if it is missing."""
+    """Return the identity that distinguishes a file from earlier files with the same name; None for a missing file."""
     try:
         status = path.stat()
     except OSError:
@@ -119,7 +119,7 @@ def read_files(files: Iterable[Path]) -> Reading:
 
 @contextmanager
 def without_collection() -> Generator[None]:
-    """Disable garbage collection. Parsed lines are many objects without cycles, so collecting would take as long as
+    """Disable garbage collection. Parsed lines contain no reference cycles, and collection would take as long as
     parsing.
     """
     was_enabled = gc.isenabled()
@@ -132,7 +132,7 @@ def without_collection() -> Generator[None]:
 
 
 def parse_line(text: str, into: Reading) -> Line | None:
-    """Parse a line and add it to `into`. If the line is unreadable, only count it there. Ignore blank lines."""
+    """Parse a line and add it to `into`. Unreadable lines are only counted, and blank lines are ignored."""
     if not text.strip():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Files to which several processes write: appending and rotating lines, and locking a folder to replace a file."""
+"""Files that several processes write: append lines, rotate full files, and lock a folder while a file is replaced."""
 
 import errno
 import logging
@@ -22,13 +22,13 @@ logger = logging.getLogger("roundtrip")
 
 _FILE_MODE: Final = 0o600
 _IDLE_SECONDS: Final = 60.0
-"""If no line was written for this many seconds, the file may have been deleted, for example by `roundtrip trace prune`.
+"""After this many seconds, a writer checks again whether the file was deleted, for example by `roundtrip trace prune`.
 """
 _CHECKS_PER_ROOM: Final = 16
-"""A writer checks the file's size each time it has written 1/16 of the free room. So up to 16 writers stay within the
+"""A writer checks the file's size each time it has written 1/16 of the free space. So up to 16 writers stay within the
 limit.
 """
-# Non-blocking: a pipe with a slow reader, or with none, must not block the writer.
+# Non-blocking, because a pipe with a slow reader or no reader must not block the writer.
 _OPEN_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -66,7 +66,7 @@ def locked_folder_of(path: Path, *, waits: bool) -> Generator[None]:
 
 
 class LineFile:
-    """File of lines to which several processes may write. `append` never raises: it logs the first failure and the
+    """Line-based file that several processes may write. `append` never raises: it logs the first failure and the
     recovery.
 
     The operating system appends each `write` as a whole, so lines from several processes do not mix. Rotation renames a
@@ -141,8 +141,8 @@ class LineFile:
     def _write_all(self, lines: Sequence[bytes]) -> None:
         left = sum(map(len, lines))
         for number, line in enumerate(lines):
-            # Write several lines at once only if this is a regular file that has room for all of them. A pipe accepts
-            # only one short line as a whole. Only a single line may exceed the free room.
+            # Write several lines at once only if this is a regular file that has space for all of them. In a pipe, a
+            # long text could mix with other writers' lines.
             if self._is_file and (not self._rotates or self._unchecked_bytes + left <= self._bytes_to_check):
                 self._write(b"".join(lines[number:]))
                 return

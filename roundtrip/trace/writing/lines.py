@@ -1,11 +1,11 @@
 """Transcript lines, in the form that readers parse: one JSON object for each event.
 
-A *serving* is one request that reaches a function. During a serving, the call may ask questions and receive answers; in
-the live era, it may do so several times. The serving then ends, or leaves its questions open. Each line reports
-everything since the previous line, so a leg needs only two lines.
+A *serving* is one attempt at a leg: a request that reaches a function, or a worker's run. During a serving, the call
+may ask questions and receive answers; in the live era, it may do so several times. The serving then ends, or leaves its
+questions open. Each line reports everything since the previous line, so a leg needs only two lines.
 
 A request with a rejected token never reaches a function, and gets a separate line. An operator action on a stored call
-also gets a separate line, as does a stored call that ends outside a serving.
+also gets a separate line, as does a stored call that ends outside a leg.
 
 For speed, the recorder formats lines by hand. Tests validate every line against the schema of these models.
 """
@@ -47,7 +47,7 @@ Recorded = Digested | Revealed
 
 
 Move = tuple[Event, State, Milliseconds]
-"""A machine event, the state after it, and its time since the serving began."""
+"""A machine event, the state after it, and its time since the leg's first line."""
 
 
 class NodeRun(_LinePart):
@@ -151,7 +151,7 @@ class _RequestHead(_Head):
 
 
 class _ServingLine(_RequestHead):
-    """Members of every line of a serving."""
+    """Members of every line that is written while a leg is served."""
 
     call: str
     leg: int = Field(ge=1)
@@ -159,7 +159,7 @@ class _ServingLine(_RequestHead):
 
 
 class _Happened(_ServingLine):
-    """Members of each line after a serving's first line. They report everything since the previous line."""
+    """Members of every line about a leg except the first line. They report everything since the previous line."""
 
     ms: Milliseconds = Field(description="Time since the serving began.")
     moves: tuple[Move, ...] = ()
@@ -238,7 +238,7 @@ class AskedLine(_Happened):
 
 
 class AnsweredLine(_Happened):
-    """The client answered over the open connection, and the serving continues."""
+    """The client answered over the open connection, and the leg continues."""
 
     event: Literal["answered"] = "answered"
     keys: tuple[str, ...]
@@ -269,7 +269,7 @@ class EndedLine(_Happened):
 
 
 class HandedLine(_Happened):
-    """The call continues as a task. The serving ends before the body runs."""
+    """The call continues as a task. The request ends before the body runs."""
 
     event: Literal["handed"] = "handed"
     to: Literal["task"] = "task"
@@ -291,7 +291,7 @@ class RejectedLine(_RequestHead):
 
 
 class StoppedLine(_Head):
-    """A stored call ended outside its servings. A serving that was still running may also write a line when it ends."""
+    """A stored call ended outside a leg. If a leg was still running, it may also write a line when it ends."""
 
     event: Literal["stopped"] = "stopped"
     instance: str
@@ -299,8 +299,8 @@ class StoppedLine(_Head):
     tool: str
     how: Literal["cancelled", "lost", "expired", "unstored", "joined"]
     """`cancelled`: the client or an operator cancelled the call. `lost`: its worker died. `expired`: its time to live
-    passed. `unstored`: the call asked while the store was down. `joined`: it repeated another call, which continues for
-    both.
+    passed. `unstored`: the call asked a question while the store was down. `joined`: it repeated another call, which
+    continues for both.
     """
     joined: str | None = Field(default=None, description="The id of the repeated call, which continues.")
 

@@ -121,7 +121,7 @@ class OperatorLog:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise OperatorLogUnwritable(
-                f"the operator log {str(self.path)!r} must be writable, got: {reason}; {effect}"
+                f"cannot write the operator log {str(self.path)!r}: {reason}; {effect}"
             ) from error
 
 

@@ -145,13 +145,13 @@ class Recorder(Unfailing):
             self._write_pending()
 
     def _queue_line(self, event: str, head: str, line: dict[str, Any]) -> None:
-        """Queue a line that belongs to no serving. Members that are None are left out."""
+        """Queue a line that is not about an attempt at a leg. Members that are None are left out."""
         members = dumps({name: value for name, value in line.items() if value is not None})
         self._pending.append(f'{{"v":1,"event":"{event}","at":{self._system.time():.6f},{head},{members[1:]}')
         self._schedule_write()
 
     def _begin_after_fork(self) -> None:
-        """Start over in a forked child. The child counts its own servings and may write to a different file."""
+        """Start over in a forked child. The child has its own serving count, and may write to a different file."""
         if self._forks != _forks:
             self._file = self._start_file()
 
@@ -183,7 +183,7 @@ class Recorder(Unfailing):
             self._schedule_write()
 
     def _schedule_write(self) -> None:
-        """Schedule a write on the event loop: for its next turn, or slightly later if the recorder has just written."""
+        """Schedule a write for the event loop's next turn, or slightly later if the recorder has just written."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

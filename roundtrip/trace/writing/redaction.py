@@ -125,7 +125,7 @@ def _text_of(value: Any) -> str:
         plain = _plain(value)
         return dumps(plain if _is_shallow(plain, _MAX_LEVELS) else _named(value))
     except (ValueError, RecursionError):
-        # This occurs, for example, if a number has more digits than Python converts to text.
+        # For example, a number may have more digits than Python converts to text.
         return dumps(_named(value))
 
 

@@ -1,4 +1,4 @@
-"""Recorded servings: collect each serving's facts, and write their lines after the response has been sent.
+"""Recording of legs: collect facts while a leg is served, and write their lines after the response has been sent.
 
 Every leg on a recorded server passes through this module, so lines are formatted as text for speed.
 """
@@ -33,25 +33,26 @@ _MOVES: Final = {(event, state): f'["{event}","{state}",' for (_, event), state 
 
 
 class RecordedServing:
-    """Recorder's watch on one serving. It keeps facts until the response has been sent, and then writes their lines.
+    """Recorder's watch on one attempt at a leg. It keeps facts until the response has been sent, and then writes their
+    lines.
 
     A value that may change before then is captured at once: as text if the value is revealed, otherwise as the bytes
     for its digest.
 
     Args:
         beginning: The first fact.
-        head: The JSON members that identify the serving on each line: the instance and the serving number.
-        subject: The first line's JSON members that are the same for all of the function's servings.
+        head: The JSON members that identify the attempt on each line: the instance and the serving number.
+        subject: The first line's JSON members that describe the function.
         redaction: Renders values.
         queue: Schedules a `write` call.
         system: The clock.
     """
 
-    # These are class attributes, because most servings never set them and creating instance attributes takes time.
+    # These are class attributes, because most instances never set them, and creating instance attributes takes time.
     is_queued = False
     """True while facts are waiting to be written."""
     _asked: tuple[Transition, float] | None = None
-    """The transition that asked the open questions, and its time since the serving began."""
+    """The transition that asked the open questions, and its time since the attempt began."""
     _is_handed = False
     _journal: tuple[Journal, str] | None = None
     """The journal for the next token, and the values that the server fixed on this leg as a JSON member."""
@@ -93,7 +94,7 @@ class RecordedServing:
         return self._beginning.era == "live"
 
     def keep(self, fact: object) -> None:
-        """Keep one fact. An error in doing so is logged and never reaches the call."""
+        """Keep one fact. Errors are logged and do not affect the call."""
         kind: type[Any] = type(fact)
         is_end = kind is Closed
         try:
@@ -111,7 +112,7 @@ class RecordedServing:
             _log_unrecorded(kind)
 
     def write(self, write: Callable[[str], None]) -> None:
-        """Pass the lines for all facts so far to `write`."""
+        """Give `write` the lines for the facts so far."""
         if self._first_line is not None:
             (subject, arguments), self._first_line = self._first_line, None
             try:
@@ -180,15 +181,15 @@ class RecordedServing:
         Raised: _read_error,
     }
 
-    # Turn kept facts into lines. `ms` is the time since the serving began.
+    # Turn the collected facts into lines. `ms` is the time since the attempt began.
 
     def _on_transition(self, transition: Transition, ms: float) -> str | None:
         _, _, _, event, self._state, self._round, detail = transition
         self._append("moves", f"{_MOVES[event, self._state]}{ms:.3f}]")
         if event is Event.ASK:
             self._asked = transition, ms
-            # If the author wrote the questions in wire form, or they are not sent to the client, they end the leg.
-            # Their line is then written with the token.
+            # Questions end the leg if the author wrote them in wire form or they are not sent to the client. Their line
+            # is then written with the token.
             if self._is_live and not {"authored", "channel", "external"} & detail.keys():
                 return self._asked_line(None, ms)
         elif event is Event.RESUME and self._asked is not None:
@@ -320,8 +321,7 @@ class RecordedServing:
             journal, fixed = self._journal
             difference = writer.difference(self._beginning.journal, journal, redaction.name)
             token = f'"bytes":{token_bytes or 0}{difference}{fixed}'
-            # If the client is not asked, or another person decides, the store keeps the call for the rest of its
-            # lifetime.
+            # If no question was sent to the client, the store keeps the call for the rest of its lifetime.
             is_stored = "channel" in detail or ("external" in detail and not detail["questions"])
             until = journal.end if is_stored else journal.deadline
             line += f',"until":{until:.3f},"token":{{{token}}}'

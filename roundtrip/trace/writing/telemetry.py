@@ -39,7 +39,7 @@ _NAMES: Final = {
     "received": "roundtrip.token.received_bytes",
     "sent": "roundtrip.token.sent_bytes",
 }
-"""Attributes whose full name is not `roundtrip.` plus the keyword for `_attributes`."""
+"""Full attribute names, by keyword for `_attributes`. Other attributes are named `roundtrip.` plus the keyword."""
 
 # Bucket bounds for the histograms.
 _ROUNDS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 20)
@@ -118,8 +118,8 @@ class Telemetry:
     def stop(self, stopped: tracing.StoppedCall) -> None:
         """Count a stored call that ended.
 
-        Two kinds of calls are not counted here. If a worker reports the end of a call's leg, the call is counted there.
-        If a call joined another call, only that other call is counted.
+        Two kinds of calls are counted elsewhere. A call that a worker was running is counted when the worker reports
+        the leg's end. A call that joined another call is counted only as that other call.
         """
         if not stopped.ends_leg and stopped.how != "joined":
             ended = _attributes(tool=stopped.tool, state=State.FAILED.value, error=stopped.how)

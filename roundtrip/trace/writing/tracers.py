@@ -100,13 +100,13 @@ class Tracers:
 def tracers_of(trace: Trace, *, environment: Mapping[str, str], key: bytes | None) -> Tracers:
     """Return a server's tracers.
 
-    `ROUNDTRIP_TRACE` adds a recorder, unless `trace` contains a recorder or is `False`. The added recorder reveals the
-    values that `ROUNDTRIP_TRACE_REVEAL` lists. So do recorders that are created from paths.
+    `ROUNDTRIP_TRACE` adds a recorder, unless `trace` contains a recorder or is `False`. The added recorder, and
+    recorders that are created from paths, reveal the values that `ROUNDTRIP_TRACE_REVEAL` lists.
 
     Args:
         trace: The argument of `Server(trace=...)`.
         environment: The environment variables.
-        key: The key for recorders' digests. Without it, each recorder uses a random key.
+        key: The key for recorders' digests. If None, each recorder uses a random key.
 
     Raises:
         TypeError: An item of `trace` is not a path, a tracer or a function.

@@ -91,5 +91,5 @@ async def test_resolver_that_elicits_gets_advice() -> None:
         return choice.ok
 
     call = await User(shop(body), era=Era.RETRY).call("order")
-    assert "ctx.elicit() in a resolver cannot wait on this protocol revision" in call.text
+    assert "on this protocol revision, ctx.elicit() in a resolver cannot wait" in call.text
     assert "`return Elicit(message, schema)`" in call.text

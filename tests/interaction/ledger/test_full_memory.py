@@ -49,7 +49,7 @@ async def test_one_tool_cannot_use_the_share_of_others(caplog: pytest.LogCapture
     shop = Shop(MemoryLedger(max_bytes=ROOM))
     shop.add(print_out)
     await filled(shop)
-    assert "no more room for one caller" in caplog.text
+    assert "a caller has used its share of the memory ledger" in caplog.text
     assert (await User(shop, YES).call("buy", TEA)).value == "tea no. 1, paid"
 
 

@@ -132,22 +132,30 @@ def refusal_of(returns: Any, takes: Any, mark: Callable[..., Any] = Resolve) -> 
 
 
 MISFITS: list[tuple[Any, Any, str]] = [
-    (Elicit[Seat], int, "asks for, Seat, got int; annotate it with Seat, or ask for int"),
-    (Seat | Elicit[Seat], Chair, "asks for, Seat, got Chair"),
-    (Elicit[Seat], int | None, "asks for, Seat, got int | None"),
-    (Elicit[Seat], ElicitationResult[Chair], "asks for, Seat, got Chair"),
-    (Elicit[Seat], AcceptedElicitation[Chair] | DeclinedElicitation, "asks for, Seat, got Chair"),
-    (Elicit[int], str, "asks for, int, got str"),
-    (Elicit[str], int, "asks for, str, got int"),
-    (ElicitUrl[str], int, "asks for, str, got int"),
-    (Sample, str, "asks for, CreateMessageResult, got str"),
-    (ListRoots, list, "asks for, ListRootsResult, got list"),
+    (
+        Elicit[Seat],
+        int,
+        "asks for Seat, but parameter 'seat' takes int; annotate the parameter with Seat, or ask for int",
+    ),
+    (Seat | Elicit[Seat], Chair, "asks for Seat, but parameter 'seat' takes Chair"),
+    (Elicit[Seat], int | None, "asks for Seat, but parameter 'seat' takes int | None"),
+    (Elicit[Seat], ElicitationResult[Chair], "asks for Seat, but parameter 'seat' takes Chair"),
+    (
+        Elicit[Seat],
+        AcceptedElicitation[Chair] | DeclinedElicitation,
+        "asks for Seat, but parameter 'seat' takes Chair",
+    ),
+    (Elicit[int], str, "asks for int, but parameter 'seat' takes str"),
+    (Elicit[str], int, "asks for str, but parameter 'seat' takes int"),
+    (ElicitUrl[str], int, "asks for str, but parameter 'seat' takes int"),
+    (Sample, str, "asks for CreateMessageResult, but parameter 'seat' takes str"),
+    (ListRoots, list, "asks for ListRootsResult, but parameter 'seat' takes list"),
 ]
 
 
 @pytest.mark.parametrize("mark", [Resolve, Depends])
 def test_question_that_cannot_fit_its_parameter_is_rejected(mark: Callable[..., Any]) -> None:
-    begins = "tool 'book': parameter 'seat' must take what its resolver 'ask' asks for"
+    begins = "tool 'book': resolver 'ask' asks for "
     refusals = {(returns, takes): refusal_of(returns, takes, mark) for returns, takes, _ in MISFITS}
     assert [misfit for misfit, refusal in refusals.items() if not refusal.startswith(begins)] == []
     assert [said for returns, takes, said in MISFITS if said not in refusals[returns, takes]] == []
@@ -160,7 +168,7 @@ def test_misfit_between_resolvers_is_rejected() -> None:
     async def book(price: Annotated[int, Resolve(price)]) -> str:
         return str(price)
 
-    with pytest.raises(InvalidSignature, match="tool 'book': 'price': parameter 'seat' must take"):
+    with pytest.raises(InvalidSignature, match="tool 'book': 'price': resolver 'choose' asks for Seat"):
         Server("cinema").add_tool(book)
 
 

@@ -141,7 +141,7 @@ async def test_replacement_does_not_hide_a_misfit_beside_it() -> None:
     def later(account: Annotated[str, Resolve(current_account)], many: Annotated[str, Resolve(amount)]) -> str:
         return account + many
 
-    with pytest.raises(InvalidSignature, match="parameter 'many' must take what its resolver 'amount' asks for"):
+    with pytest.raises(InvalidSignature, match="resolver 'amount' asks for int, but parameter 'many' takes str"):
         server.overrides[greeting] = later
 
 

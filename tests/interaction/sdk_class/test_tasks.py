@@ -62,5 +62,7 @@ def test_low_level_server_rejects_what_it_has_no_place_for() -> None:
         "approvals": Approvals(groups={}),
     }
     for name, value in stored.items():
-        with pytest.raises(TypeError, match=f"no {name}=: the SDK's low-level Server takes no pages .*; use MCPServer"):
+        with pytest.raises(
+            TypeError, match=f"without {name}=: the SDK's low-level Server takes no pages .*; use MCPServer"
+        ):
             low_level(order, **{name: value})

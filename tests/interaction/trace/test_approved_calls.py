@@ -67,7 +67,10 @@ def test_approval_recorded_without_its_person_is_not_replayed(
 def test_no_test_is_written_without_a_repeatable_decision(
     recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for tool, reason in {"deliver": "asked on a page after an approval", "refund": "it waits for an approval"}.items():
+    for tool, reason in {
+        "deliver": "a page asked a question after an approval",
+        "refund": "it waits for an approval",
+    }.items():
         recording.file.unlink(missing_ok=True)
         record(recording, tool)
         if tool == "refund":

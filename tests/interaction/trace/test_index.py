@@ -148,7 +148,7 @@ def test_foreign_file_in_its_place_is_left_alone(folder: Path, capsys: pytest.Ca
     foreign.commit()
     foreign.close()
     code, _, err = printed(capsys, "index", str(folder))
-    assert (code, "is not an index of transcripts; move it away" in err) == (2, True)
+    assert (code, "is not a transcript index; rename or move it" in err) == (2, True)
     # Views read all lines then.
     code, out, err = printed(capsys, "ls", str(folder))
     assert (code, "aaa1" in out, "reading all lines instead" in err) == (0, True, True)

@@ -80,7 +80,7 @@ REQUIRED: list[tuple[Shape, list[str], Any]] = [
     ({**TEXT, "minLength": 1, "maxLength": 3}, ["a\r\nb"], "a\nb"),
     ({**TEXT, "minLength": 1, "maxLength": 3}, ["abcd"], "It must be 1 to 3 characters."),
     (TEXT, [""], "Fill this in."),
-    (TEXT, ["a\x00b"], "It contains a character that cannot be shown. Type it again."),
+    (TEXT, ["a\x00b"], "The text contains a character that cannot be shown. Type it again."),
     ({**TEXT, "format": "email"}, [" ada@example.com "], "ada@example.com"),
     ({**TEXT, "format": "email"}, ["ada"], "It must be an e-mail address, such as ada@example.com."),
     ({**TEXT, "format": "uri"}, ["x"], "It must be an address with its scheme, such as https://example.com."),

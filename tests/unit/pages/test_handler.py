@@ -308,7 +308,7 @@ async def test_origin_is_written_as_browsers_write_it() -> None:
 def test_weak_keys_are_rejected() -> None:
     weak: list[list[bytes]] = [[], [b"short"], [KEY, b""]]
     for keys in weak:
-        with pytest.raises(ValueError, match="keys must have at least one key, and each key at least 16 bytes"):
+        with pytest.raises(ValueError, match="keys must have at least one key, each with at least 16 bytes"):
             Browser(MemoryCalls({}), keys=keys)
 
 

@@ -254,7 +254,7 @@ def test_shared_former_name_is_rejected(first: dict[str, Any], second: dict[str,
 
 
 def test_former_names_are_a_sequence_and_names_not_empty() -> None:
-    with pytest.raises(TypeError, match=r"former_names must be .* got 'old'; give \('old',\)"):
+    with pytest.raises(TypeError, match=r"former_names must be .* got 'old'; use \('old',\)"):
         Resolve(number, former_names="old")
     with pytest.raises(ValueError, match="name=''"):
         Resolve(number, name="")

@@ -165,7 +165,7 @@ def test_path_and_data_exclude_each_other_and_one_is_needed() -> None:
             helper(path="a.png", data=b"x")
         with pytest.raises(ValueError, match=r"must have path= .* or data="):
             helper()
-        with pytest.raises(ValueError, match="got an empty text"):
+        with pytest.raises(ValueError, match="got an empty string"):
             helper(path="")
         with pytest.raises(TypeError, match=r"must have bytes as data=, got str; encode text with \.encode\(\)"):
             helper(data="text")
@@ -256,7 +256,7 @@ def test_structured_content_is_a_dict_of_json_data() -> None:
     for one in wrong:
         with pytest.raises(TypeError, match=r"structured_content must be a dict, got \w+; .*model_dump"):
             ToolResult(content="x", structured_content=one)
-    with pytest.raises(ValueError, match=r"must have content=, structured_content= or both"):
+    with pytest.raises(ValueError, match=r"must have content= or structured_content="):
         ToolResult(meta={"ms": 3})
 
 

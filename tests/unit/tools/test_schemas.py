@@ -299,14 +299,14 @@ def test_invalid_or_referring_schema_is_rejected() -> None:
     schemas: list[tuple[dict[str, Any], str]] = [
         ({"type": "objekt"}, "not a valid JSON schema: type: 'objekt' is not"),
         ({"properties": {"a": {"minLength": "3"}}}, "properties.a.minLength"),
-        ({"properties": {"a": {"$ref": "#/$defs/Missing"}}}, "refers to '#/$defs/Missing', which is not in it"),
+        ({"properties": {"a": {"$ref": "#/$defs/Missing"}}}, "refers to '#/$defs/Missing', which it does not contain"),
         ({"$ref": "https://example.invalid/schema.json"}, "refers to 'https://example.invalid/schema.json'"),
         ({"$ref": "file:///etc/hostname"}, "refers to 'file:///etc/hostname'"),
     ]
     check_each(schemas, check)
     # Inside a part with an address of its own, a reference is not followed.
     addressed = checker({"$id": "https://example.invalid/a", "properties": {"a": {"$id": "b", "$ref": "c"}}})
-    with pytest.raises(SchemaMismatch, match="'c', which is not in it"):
+    with pytest.raises(SchemaMismatch, match="'c', which it does not contain"):
         addressed({"a": 1})
 
 

@@ -57,7 +57,7 @@ def test_file_is_opened_before_the_action(tmp_path: Path) -> None:
             pass
 
     (tmp_path / "file").write_text("")
-    unwritable = r"must be writable, got: .*; nothing was done; name another file"
+    unwritable = r"cannot write the operator log .*: .*; nothing was done; name another file"
     places = (tmp_path, tmp_path / "file" / "operators.jsonl", Path("nul\0"))
     missing = (tmp_path / "trces" / "operators.jsonl", "its folder does not exist; nothing was done")
     check_each([*((path, unwritable) for path in places), missing], check)
