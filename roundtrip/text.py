@@ -1,8 +1,9 @@
-"""Display text: make untrusted text safe for a terminal, and shorten build names consistently."""
+"""Display text: make untrusted text safe for a terminal, shorten build names, and suggest near names."""
 
 import json
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Final
 
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -54,6 +55,15 @@ def quoted(text: str) -> str:
     after them.
     """
     return printable(json.dumps(text, ensure_ascii=False))
+
+
+def suggestion(word: str, choices: Iterable[str], *, before: str = "") -> str:
+    """Return a suggestion with the nearest known word, or an empty text."""
+    # Lazy: only mistakes need this module.
+    from difflib import get_close_matches
+
+    matches = get_close_matches(word, list(choices), n=1)
+    return f"; did you mean '{before}{matches[0]}'?" if matches else ""
 
 
 def without_invisible(text: str) -> str:

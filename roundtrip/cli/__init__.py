@@ -33,8 +33,8 @@ COMMANDS: Final = {
     "worker": "run a server's tasks without serving requests",
 }
 
-_REPLACEMENTS: Final = {"tasks": "calls stored --server SERVER"}
-"""Former commands, mapped to their replacements."""
+_REPLACEMENTS: Final = {"tasks": "calls stored --server SERVER", "explain": "trace explain", "playground": "dev"}
+"""Maps former commands, and words that users try, to commands."""
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
 
@@ -54,6 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandFailed as failure:
         print(f"roundtrip {parsed.command}: {failure}", file=sys.stderr)
         return failure.exit_code
+    except PermissionError as error:
+        print(f"roundtrip {parsed.command}: cannot open {error.filename!r}: {error.strerror}", file=sys.stderr)
+        return CommandFailed.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:

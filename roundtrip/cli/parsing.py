@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from pathlib import Path
 from typing import Any, Final
 
+from roundtrip.text import suggestion
 from roundtrip.trace.writing.names import OPERATOR_LOG_VARIABLE, TRACE_VARIABLE
 
 TARGET: Final = "MODULE:SERVER"
@@ -242,29 +243,20 @@ class OptionsAnywhere(ArgumentParser):
             super()._check_value(action, value)
         except ArgumentError as error:
             correction = self.corrections.get(str(value))
-            suggestion = _suggestion(str(value), map(str, action.choices or ()))
-            error.message += f"; did you mean '{correction}'?" if correction is not None else suggestion
+            near = suggestion(str(value), map(str, action.choices or ()))
+            error.message += f"; did you mean '{correction}'?" if correction is not None else near
             raise
 
     def _option_suggestion(self, unknown: Sequence[str]) -> str:
         """Return a suggestion for misspelled options. Dashes are ignored in the comparison."""
         spellings = [spelling[2:] for spelling in self._option_string_actions if spelling.startswith("--")]
         named = (word[2:].partition("=")[0] for word in unknown if word.startswith("--"))
-        return next(filter(None, (_suggestion(word, spellings, dashes="--") for word in named)), "")
+        return next(filter(None, (suggestion(word, spellings, before="--") for word in named)), "")
 
     def _is_unknown(self, word: str) -> bool:
         """Return True if a word is a long option that the parser does not know, even as an abbreviation."""
         name = word.partition("=")[0]
         return name.startswith("--") and not any(option.startswith(name) for option in self._option_string_actions)
-
-
-def _suggestion(word: str, choices: Iterable[str], *, dashes: str = "") -> str:
-    """Return a suggestion with the most similar known word, or an empty text."""
-    # Imported on use, because this module is needed only for suggestions.
-    from difflib import get_close_matches
-
-    matches = get_close_matches(word, list(choices), n=1)
-    return f"; did you mean '{dashes}{matches[0]}'?" if matches else ""
 
 
 def add_operator_log(parser: "OptionsAnywhere") -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from glob import glob
 from typing import Any, Final, TextIO
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from roundtrip.client.failures import CallFailed, ExitCode
 from roundtrip.client.terminal import Terminal
-from roundtrip.text import printable
+from roundtrip.text import printable, suggestion
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -118,11 +119,11 @@ class Target:
             return
         program, *arguments = self.command
         if shutil.which(program) is None:
-            text = (
-                f"cannot find the program {program!r}; the server must be a file or object (shop.py, shop.app:server), "
-                'an http(s) address, or the command of a stdio server in quotes: "python my_server.py"'
+            near = suggestion(program, glob("*.py")) or (
+                "; the server must be a file or object (shop.py, shop.app:server), an http(s) address, or the command "
+                'of a stdio server in quotes: "python my_server.py"'
             )
-            raise CallFailed(text, ExitCode.NO_CONNECTION)
+            raise CallFailed(f"cannot find the program {program!r}{near}", ExitCode.NO_CONNECTION)
         parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
         with _show_lines(terminal) as log:
             async with stdio_client(parameters, errlog=log) as streams:

@@ -20,7 +20,7 @@ from mcp_types import (
 )
 
 from roundtrip.client.failures import CallFailed
-from roundtrip.text import printable
+from roundtrip.text import printable, suggestion
 from roundtrip.untrusted import list_of, mapping_of, strict_json
 
 WAITING: Final = re.compile(r"call (\w+) with handle='([A-Za-z0-9._~-]{16,2048})'", re.ASCII)
@@ -50,8 +50,9 @@ def find_tool(tools: Sequence[Tool], name: str) -> Tool:
     for tool in tools:
         if tool.name == name:
             return tool
-    names = ", ".join(repr(tool.name) for tool in tools)
-    raise CallFailed(f"the server has no tool {name!r}; " + (f"its tools: {names}" if names else "it has no tools"))
+    names = [tool.name for tool in tools]
+    known = f"its tools: {_names(names)}" if names else "it has no tools"
+    raise CallFailed(f"the server has no tool {name!r}{suggestion(name, names) or f'; {known}'}")
 
 
 def arguments_of(tool: Tool, written: Sequence[str]) -> dict[str, Any]:

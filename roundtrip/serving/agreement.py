@@ -65,16 +65,13 @@ def cautions(identity: Identity) -> list[str]:
             "this process made its own key, so calls end with the process, and no other instance can serve them. "
             f"Set {KEYS_VARIABLE} or {KEY_FILE_VARIABLE} (roundtrip keys new)"
         )
-    if identity.exactly_once and identity.reach is Reach.PROCESS:
-        warnings.append(
-            f"exactly_once holds only within this process, because its ledger is a {identity.ledger}: after a restart, "
-            f"or on another instance, a call can run again. {_LEDGER_ADVICE}"
-        )
-    if identity.stores_calls and identity.reach is Reach.PROCESS:
-        warnings.append(
-            "waiting calls (tasks, question pages, approvals) end with this process, because its ledger is a "
-            f"{identity.ledger}. {_LEDGER_ADVICE}"
-        )
+    limits = {
+        "exactly_once holds only within this process": identity.exactly_once,
+        "waiting calls (tasks, question pages, approvals) end with this process": identity.stores_calls,
+    }
+    if identity.reach is Reach.PROCESS and any(limits.values()):
+        limited = ", and ".join(text for text, applies in limits.items() if applies)
+        warnings.append(f"{limited}, because its ledger is a {identity.ledger}. {_LEDGER_ADVICE}")
     return warnings
 
 

@@ -26,7 +26,7 @@ _OTHER_VARIABLES: Final = (KEYS_VARIABLE, KEY_FILE_VARIABLE, TRACE_VARIABLE, PRO
 """Environment variables that the commands do not use as settings, but that are still checked for misspellings."""
 _FLAGS: Final = {"allowed_hosts": "allowed_host", "allowed_origins": "allowed_origin"}
 """Maps each list setting to the flag that adds one item."""
-_RULES: Final = {"int_parsing": "Input should be a whole number", "float_parsing": "Input should be a number"}
+_RULES: Final = {"int_parsing": "must be a whole number", "float_parsing": "must be a number"}
 """Maps pydantic's error types to messages that replace pydantic's own."""
 
 
@@ -179,9 +179,10 @@ def read_settings(kind: type[_SettingsT], arguments: Mapping[str, Any], *, file:
         return kind(**values)
     except ValidationError as error:
         mistakes = [
-            (sources[str(one["loc"][0])], _RULES.get(one["type"], one["msg"]), one["input"]) for one in error.errors()
+            f"{sources[str(one['loc'][0])]}: {_RULES.get(one['type'], one['msg'])}, got {one['input']!r}"
+            for one in error.errors()
         ]
-        raise BadSettings("; ".join(f"{source}: {why}, not {value!r}" for source, why, value in mistakes)) from error
+        raise BadSettings("; ".join(mistakes).replace("Input should be", "must be")) from error
 
 
 def _read_file(path: Path, table: str) -> Mapping[str, Any]:

@@ -252,9 +252,6 @@ class User:
 
         async def work(stack: AsyncExitStack) -> None:
             carry = await self._connect(run, stack, tracers)
-            if not self._approvers:
-                await run.send_legs(carry)
-                return
             async with anyio.create_task_group() as group:
                 for approver in self._approvers:
                     group.start_soon(run.run_approver, approver)
@@ -435,10 +432,16 @@ class _UserCall:
     async def watch_approvals(self) -> None:
         """End the call if an approval waits too long.
 
-        An approver cannot see approvals for their own calls or for other groups, so it is possible that no approver
-        decides.
+        Without an approver, only the test itself can decide, by another client. Approvers do not see the approvals for
+        their own calls or for other groups, so an approval may never be decided.
         """
-        patience = self.patience * ELSEWHERE_FACTOR
+        patience = self.patience * (ELSEWHERE_FACTOR if self.has_approver else 1)
+        advice = "pass User(approver=Approver({group: 'approve'}, headers=...)), a person who decides"
+        if self.has_approver:
+            advice = (
+                "no approver= can both see the approval and decide it; an Approver must have a matching verdict, log "
+                "in as a member of that group, and not be the caller"
+            )
         approvals, since = "", anyio.current_time()
         while True:
             await anyio.sleep(_LOOK_SECONDS)
@@ -448,8 +451,7 @@ class _UserCall:
                 since = anyio.current_time()
             elif anyio.current_time() - since >= patience:
                 self.failure = self.failure or AssertionError(
-                    f"after {patience:g} s, the call still waits for {approvals}; an approver= must have a matching "
-                    "verdict, log in as a member of that group, and not be the caller. If the decision takes longer, "
+                    f"after {patience:g} s, the call still waits for {approvals}: {advice}. If the decision takes longer, "
                     "raise patience="
                 )
                 self.waiting.cancel()
@@ -460,6 +462,7 @@ class _UserCall:
         page = page_at(link, self.fleet.at)
         if page is None:
             return True
+        self.stored_call = page.call_id
         try:
             return await page.play(self._answer_page, headers=self.page_headers)
         except Exception as error:  # noqa: BLE001  # raised here, it would look like the client's error

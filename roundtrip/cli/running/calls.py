@@ -176,30 +176,20 @@ async def _act_on(access: _CallAccess, arguments: Namespace, calls: Sequence[str
 async def _list_stored(access: _CallAccess, arguments: Namespace) -> int:
     states = [StoredState(state) for state in arguments.state or ()]
     entries = await access.book.store.list(limit=arguments.limit, states=states)
-    columns = (
-        Column("call"),
-        Column("tool", folds=True),
-        Column("state"),
-        Column("created", drop=2),
-        Column("changed", drop=1),
-        Column("next", drop=3),
-    )
+    columns = (Column("call"), Column("tool", folds=True), Column("state"))
+    columns += (Column("created", drop=2), Column("changed", drop=1), Column("next", drop=3))
     now = time.time()
     rows = [_row(entry, now) for entry in entries]
-    present(arguments, lambda: [_as_data(entry) for entry in entries], lambda screen: screen.table(columns, rows))
+    present(arguments, lambda: [*map(_as_data, entries)], lambda screen: screen.table(columns, rows) if rows else None)
+    if not rows:
+        print("roundtrip calls: there is no stored call to list", file=sys.stderr)
     return 0
 
 
 def _row(entry: EntrySummary, now: float) -> list[str]:
+    created, updated = distance_text(entry.created - now), distance_text(entry.updated - now)
     next_due = distance_text(entry.due - now) if _is_due(entry.state) else "-"
-    return [
-        entry.call_id,
-        entry.tool,
-        entry.state.value,
-        distance_text(entry.created - now),
-        distance_text(entry.updated - now),
-        next_due,
-    ]
+    return [entry.call_id, entry.tool, entry.state.value, created, updated, next_due]
 
 
 def _as_data(entry: EntrySummary) -> dict[str, Any]:
@@ -284,8 +274,8 @@ async def _stored_facts(access: _CallAccess, call_id: str, *, reveal: bool) -> d
         return facts | {"readable": False}
     journal = access.book.read_journal(content)
     facts |= {
-        "asks": list(content.asked.questions),
-        "waits for": content.waits,
+        "asking": list(content.asked.questions),
+        "waiting for": content.waits,
         "steps": [name for name in dict.fromkeys([*journal.computed, *steps]) if not name.startswith("~")],
     }
     if records := records_of(content):
@@ -322,7 +312,7 @@ def _facts(entry: CallEntry, now: float) -> dict[str, Any]:
     facts |= {"created": entry.created, "updated": entry.updated, "due": due, "expires": entry.expires}
     if entry.state is StoredState.RUNNING:
         facts |= {"worker": entry.holder, "lease ends": entry.due}
-    return facts | {"epoch": entry.epoch, "runs once": entry.runs_once, "deaths of workers": entry.deaths}
+    return facts | {"leases": entry.epoch, "exactly once": entry.runs_once, "deaths of workers": entry.deaths}
 
 
 def _draw_facts(facts: Mapping[str, Any], screen: Screen) -> None:

@@ -72,7 +72,9 @@ def _compare(urls: list[str], arguments: Namespace) -> int:
         targets = [target_of(url, arguments.header) for url in urls]
     for url, target in zip(urls, targets, strict=True):
         if target.url is None:
-            raise CommandFailed(f"URL must be an http(s) address, got {url!r}; a stdio command has no second process")
+            raise CommandFailed(
+                f"URL must be an http(s) address, got {url!r}; start the instances with roundtrip serve"
+            )
 
     fleet = anyio.run(partial(observe, targets, patience=arguments.timeout, expected=arguments.expect))
     findings = findings_of(fleet)

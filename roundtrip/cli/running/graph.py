@@ -6,6 +6,7 @@ from pathlib import Path
 from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.trace.calls import find_call
+from roundtrip.text import suggestion
 from roundtrip.trace.drawings.machine import Format, draw_machine
 from roundtrip.trace.drawings.plans import draw_plans
 
@@ -42,5 +43,6 @@ def _draw(target: str | None, tool: str | None, format: Format) -> str:
     if tool is None:
         return draw_plans(plans, format)
     if tool not in plans:
-        raise CommandFailed(f"the server {target!r} has no tool {tool!r}; its tools: {', '.join(plans)}")
+        near = suggestion(tool, plans) or f"; its tools: {', '.join(plans)}"
+        raise CommandFailed(f"the server {target!r} has no tool {tool!r}{near}")
     return draw_plans({tool: plans[tool]}, format)

@@ -43,7 +43,8 @@ def run(arguments: Namespace) -> int:
         answer = inbox.send(f"/{quote(full_id, safe='')}", decision)
     if answer is None:
         print(
-            "no approval with this id waits for you; check the id: the approval may be decided, or not yours to decide",
+            "roundtrip inbox: no approval with this id waits for you; check the id: the approval may be decided, or "
+            "not yours to decide",
             file=sys.stderr,
         )
         return 1
@@ -138,7 +139,9 @@ def _list(inbox: _RemoteInbox, arguments: Namespace) -> int:
     approvals = _pending(inbox)
     columns = (Column("id"), Column("by"), Column("asked by"), Column("until"), Column("message", folds=True))
     rows = [[_short(approval[name]) for name in _LISTED_FIELDS] for approval in approvals]
-    present(arguments, lambda: approvals, lambda screen: screen.table(columns, rows))
+    present(arguments, lambda: approvals, lambda screen: screen.table(columns, rows) if rows else None)
+    if not rows:
+        print("roundtrip inbox: no approval waits for you", file=sys.stderr)
     return 0
 
 

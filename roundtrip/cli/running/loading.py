@@ -3,7 +3,6 @@
 If the named module fails, the error shows traceback frames only from the user's files.
 """
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -21,6 +20,7 @@ from typing import Any, Final, NamedTuple, cast, get_type_hints
 
 from mcp.server import MCPServer
 
+import roundtrip
 from roundtrip.adapters import marked
 from roundtrip.adapters.finding import attached, functions_of, is_fastmcp, is_server, server_classes
 from roundtrip.cli.command import CommandFailed, report_errors
@@ -29,7 +29,7 @@ from roundtrip.server.attach import Attached
 from roundtrip.server.server import Server
 from roundtrip.serving.foreign_servers import ForeignServer, adapt_server
 from roundtrip.switches import OWN, RUN_TASKS_VARIABLE
-from roundtrip.text import printable
+from roundtrip.text import printable, suggestion
 
 _TARGETS: Final = "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
 _MAX_CAUSES: Final = 5
@@ -193,9 +193,12 @@ def _find(target: _NamedServer, server_kind: _ServerKind) -> FoundServer:
         server = _call_maker(text, cast("Callable[[], object]", server))
         if fits(server):
             return FoundServer(server, module, target.attribute)
-    hint = f"; servers there: {', '.join(servers)}" if servers else f"; it has no {kind} at module level"
+    choices = [name for name, value in vars(module).items() if fits(value) or _makes_server(value, module)]
+    hint = f"; choose from {', '.join(choices)}" if choices else f"; it has no {kind} at module level"
     if server is None and not hasattr(module, target.attribute):
-        raise CommandFailed(f"{target.module!r} has no attribute {target.attribute!r}{hint}")
+        own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+        near = suggestion(target.attribute, [*choices, *own])
+        raise CommandFailed(f"{target.module!r} has no attribute {target.attribute!r}{near or hint}")
     verb = "returned something" if is_maker else "is"
     hint = server_kind.hint(server) or hint
     raise CommandFailed(f"{text!r} {verb} of type {type(server).__name__}, not a {kind}{hint}")
@@ -293,13 +296,9 @@ def _import_module(name: str) -> ModuleType:
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         others = sorted(file.name for file in path.parent.glob("*.py"))
-        if matches := difflib.get_close_matches(path.name, others, n=1):
-            hint = f"did you mean {str(path.with_name(matches[0]))!r}?"
-        elif others:
-            hint = f"{str(path.parent)!r} has {', '.join(map(repr, others[:_MAX_LISTED_FILES]))}"
-        else:
-            hint = _TARGETS
-        raise CommandFailed(f"no file {str(path)!r}; {hint}")
+        hint = f"{str(path.parent)!r} has {', '.join(map(repr, others[:_MAX_LISTED_FILES]))}" if others else _TARGETS
+        near = suggestion(path.name, others, before=str(path.with_name("_"))[:-1])
+        raise CommandFailed(f"no file {str(path)!r}{near or f'; {hint}'}")
     name = f"roundtrip_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
@@ -355,5 +354,5 @@ def _is_user_file(file: str) -> bool:
     if file.startswith("<"):
         return False
     library_folders = (sysconfig.get_path(scheme) for scheme in ("stdlib", "platstdlib", "purelib", "platlib"))
-    package = str(Path(__file__).resolve().parents[1])
+    package = str(Path(roundtrip.__file__).resolve().parent)
     return not any(Path(file).is_relative_to(folder) for folder in (*library_folders, package))

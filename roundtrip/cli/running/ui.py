@@ -77,6 +77,8 @@ async def _serve(arguments: Namespace) -> int:
 def _access(arguments: Namespace, port: int) -> tuple[Access, str]:
     """Return the pages' access rule, and the announcement to print."""
     if arguments.users is None:
+        if arguments.base_url is not None:
+            raise CommandFailed("--base-url is the address for named users; add --users FILE, or remove it")
         if not is_loopback(arguments.host):
             raise CommandFailed(
                 "a --host that other machines can reach needs authentication; add --users FILE and --base-url https://…"

@@ -12,7 +12,7 @@ from roundtrip.checking.fork_reports import fork_data, fork_text
 from roundtrip.checking.forking import OwnAnswer, fork_call
 from roundtrip.checking.recorded import NotReplayable
 from roundtrip.cli.command import CommandFailed
-from roundtrip.cli.parsing import LEG_SECONDS, OptionsAnywhere, add_server, add_timeout
+from roundtrip.cli.parsing import LEG_SECONDS, OptionsAnywhere, add_server, add_timeout, whole_number
 from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
 from roundtrip.cli.trace.calls import find_call
 from roundtrip.cli.trace.sources import json_text, view
@@ -33,7 +33,9 @@ not used."""
 
 def _options(parser: OptionsAnywhere) -> None:
     add_server(parser)
-    parser.add_option("--at", "ROUND", "the number of the round to fork from; the first is 1", type=int, required=True)
+    parser.add_option(
+        "--at", "ROUND", "the number of the round to fork from; the first is 1", type=whole_number(1), required=True
+    )
     parser.add_option(
         "--answer",
         "NAME=VALUE",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from roundtrip.cli.parsing import OptionsAnywhere
-from roundtrip.cli.trace.calls import find_call, open_calls, select_call
+from roundtrip.cli.trace.calls import open_calls, select_call
 from roundtrip.cli.trace.sources import present, view
 from roundtrip.cli.trace.terminal import STATE_STYLES, Screen
 from roundtrip.trace.explaining.comparing import Difference, compare
@@ -29,7 +29,9 @@ def _explain_options(parser: OptionsAnywhere) -> None:
 
 
 def _explain(arguments: Namespace) -> int:
-    explanations = explain(find_call(arguments), now=time.time())
+    calls = open_calls(arguments)
+    call = select_call(calls, arguments.call)
+    explanations = explain(call, now=time.time())
     shown = [explanation for explanation in explanations if arguments.all or not explanation.is_plain]
 
     def draw(screen: Screen) -> None:
@@ -40,7 +42,10 @@ def _explain(arguments: Namespace) -> int:
             screen.line((clock_text(explanation.at), "dim"), "  ", (title, style))
             screen.line(explanation.text, indent=4)
         if not shown:
-            screen.line("Nothing to explain: every question was asked once, no token was rejected, and no leg failed.")
+            what = "no question was asked twice, no token was rejected, and no leg failed"
+            screen.line(f"Nothing to explain in call {call.id}: {what}.")
+            if strays := calls.stray_count():
+                screen.line(f"Rejected tokens without a known call, perhaps its own: {strays} (trace ls --rejections)")
 
     present(arguments, lambda: [_explanation_data(explanation) for explanation in shown], draw)
     usual = [explanation.is_plain or explanation.subject is ExplainedSubject.WAIT for explanation in explanations]

@@ -20,6 +20,7 @@ from roundtrip.trace.explaining.wording import (
     channel_text,
     clock_text,
     count_text,
+    distance_text,
     duration_text,
     omitted_text,
     quoted,
@@ -199,9 +200,9 @@ class _CallView:
         if (asked.waits or asked.approvals) and not asked.questions:
             awaited = [approvals_text(asked.approvals)] if asked.approvals else []
             awaited += [wait_text(asked.waits)] if asked.waits else []
-            event, outcome = f"waits {' or '.join(awaited)}", outcome.replace("answered", "continued", 1)
+            event, outcome = f"waited {' or '.join(awaited)}", outcome.replace("answered", "continued", 1)
             if outcome == "not continued":
-                outcome = "but the call ended first" if self._call.is_over else "still waits"
+                outcome = "but the call ended first" if self._call.is_over else "and is still waiting"
         elif asked.questions or asked.by != "resolvers":
             event = f"asked by {by}{channel_text(asked)}"
         else:
@@ -301,17 +302,12 @@ class _CallView:
         waiting = call.rounds[-1]
         awaited = [approval_text(approval, quoted) for approval in call.awaited]
         names = [*(quoted(question.key) for question in call.pending), *awaited]
-        parts: list[Part] = [("waits for ", _HEAD), ", ".join(names)]
-        since = f" since {duration_text(max(0.0, self._now - waiting.asked.at) * 1000)}"
-        deadline = until(call)
-        if deadline is None:
-            parts.append(since)
-        elif deadline > self._now:
-            left = duration_text((deadline - self._now) * 1000)
-            parts.append(f"{since}, until {clock_text(deadline)} ({left} left)")
-        else:
-            late = duration_text((self._now - deadline) * 1000)
-            parts += [since, (f"; the deadline was {clock_text(deadline)}, {late} ago", _BAD)]
+        far = duration_text(max(0.0, self._now - waiting.asked.at) * 1000)
+        parts: list[Part] = [("waiting for ", _HEAD), f"{', '.join(names)}, {far} so far"]
+        if (deadline := until(call)) is not None:
+            verb, style = ("is", "") if deadline > self._now else ("was", _BAD)
+            when = f"{clock_text(deadline)}, {distance_text(deadline - self._now)}"
+            parts.append((f"; the deadline {verb} {when}", style))
         self._screen.line(*parts)
 
     def _fact(self, name: str, text: str) -> None:

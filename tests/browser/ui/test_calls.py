@@ -71,7 +71,7 @@ def test_filters_are_in_the_address_and_survive_a_reload(tab: Tab, ui: Served, s
     show("")
     expect(tab.page.locator("#count")).to_have_text("232 of 232 calls")
     assert "KeyError: 'no hall 9' was raised" in tab.page.locator("#rows tr").first.inner_text()
-    assert "waits for seat (expired " in tab.page.locator("#rows tr").nth(1).inner_text()
+    assert "waiting for seat (expired " in tab.page.locator("#rows tr").nth(1).inner_text()
     assert tab.page.locator("#menu-principal").is_hidden()
     assert tab.page.locator("#clear").is_hidden()
 

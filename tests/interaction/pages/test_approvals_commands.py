@@ -51,6 +51,9 @@ async def test_inbox_lists_shows_and_decides(
 ) -> None:
     monkeypatch.setenv("ROUNDTRIP_INBOX_TOKEN", "token-of-fay")
     async with open_shop() as url, client_of(url) as client:
+        for options, out in {(): "", ("--json",): "[]\n"}.items():
+            assert await run("inbox", "list", url, *options) == 0
+            assert capsys.readouterr() == (out, "roundtrip inbox: no approval waits for you\n")
         asked = [await client.call_tool("refund", {"amount": number, "note": "\x1b[2J"}) for number in range(3)]
         assert await run("inbox", "list", url) == 0
         listed = capsys.readouterr().out
@@ -142,7 +145,7 @@ async def test_trace_tells_who_approved_what(
     assert [len(round_.asked.approvals) for round_ in call.rounds] == [1]
     assert await run("trace", "show", call.id, str(path)) == 0
     shown = capsys.readouterr().out
-    assert "waits for the approval 'large' by 'finance'" in shown
+    assert "waited for the approval 'large' by 'finance'" in shown
     assert "approved" in shown
     for secret in ("fay", "looks-right", "Refund all of"):
         assert (secret in shown) is (reveal == "all")

@@ -26,6 +26,8 @@ async def run(*words: str, target: str = "shop") -> int:
 
 async def test_contents_of_tasks_are_shown_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     async with peers(workshops.shop()) as (peer,):
+        assert await run("stored") == 0
+        assert capsys.readouterr() == ("", "roundtrip calls: there is no stored call to list\n")
         asking = (await peer.call("build", secret="argument-4711"))["taskId"]
         await peer.asked(asking, "size")
         done = (await peer.call("build", secret="this"))["taskId"]
@@ -41,7 +43,7 @@ async def test_contents_of_tasks_are_shown_only_on_request(capsys: pytest.Captur
             assert await run("show", text) == 0
             shown = capsys.readouterr().out
             assert f"call               {call_id}" in shown
-            assert 'asks               ["size"]' in shown
+            assert 'asking             ["size"]' in shown
             assert 'steps              ["first"]' in shown
             assert "argument-4711" not in shown
         assert await run("show", "last") == 0
@@ -99,7 +101,9 @@ async def test_body_that_runs_once_is_retried_only_on_request(
         asked = await peer.call("pay")
         task = await lost(server, "pay", peer, requestState=asked["requestState"])
         assert await run("show", task) == 0
-        assert "deaths of workers  1" in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert "exactly once       true\ndeaths of workers  1" in shown
+        assert "epoch" not in shown
         assert await run("retry", task) == 1
         assert "must not begin twice" in capsys.readouterr().out
         assert (await peer.get(task))["status"] == "failed"

@@ -76,6 +76,17 @@ def test_workers_with_stored_calls_in_memory_do_not_start(server_in: Any, tmp_pa
     assert any("approvals) end with this process" in text for text in cautions(in_memory))
 
 
+def test_ledger_in_memory_is_warned_of_once() -> None:
+    server = pages_in(MemoryLedger())
+
+    @server.tool(exactly_once=True)
+    def pay() -> str:
+        return "paid"
+
+    (caution,) = cautions(server.identity())
+    assert caution.startswith("exactly_once holds only within this process, and waiting calls (tasks, ")
+
+
 @pytest.mark.anyio
 async def test_quick_call_is_no_task_where_others_run_tasks() -> None:
     server = Server[Any]("shop", keys=[KEY], run_tasks=False)

@@ -66,7 +66,7 @@ async def test_waiting_task_names_its_signal(tmp_path: Path, trace_of: Callable[
     server = shop(tmp_path / "calls.jsonl")
     with pytest.raises(TaskUnfinished):
         await User(server, era=Era.TASK, patience=0.05).call("pay")
-    assert "waits for the signal 'payment', still waits" in trace_of("show")
+    assert "waited for the signal 'payment', and is still waiting" in trace_of("show")
     assert "The task waits for the signal 'payment', and no worker holds it" in trace_of("explain")
 
 
@@ -74,7 +74,7 @@ async def test_task_that_slept_shows_until_when(tmp_path: Path, trace_of: Callab
     await User(shop(tmp_path / "calls.jsonl"), era=Era.TASK).call("nap")
     shown = trace_of("show")
     assert "tools/call · task" in shown
-    assert "waits until 2" in shown
+    assert "waited until 2" in shown
     assert "continued after" in shown
     assert "Nothing to explain" in trace_of("explain")
 
@@ -146,7 +146,7 @@ async def test_cancelled_tasks_have_ended_and_are_counted_once(tmp_path: Path, t
     assert "its client cancelled its task" in texts[-1]
     shown = trace_of("show")
     assert "the call was cancelled" in shown
-    assert "waits for" not in shown
+    assert "waiting for" not in shown
     state, failure, _, texts = ended_as(transcript, "pay")
     assert (state, failure) == ("failed", "cancelled")
     assert [text for text in texts if "ended" in text or "failed" in text] == [

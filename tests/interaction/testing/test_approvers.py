@@ -152,6 +152,14 @@ async def test_approval_that_no_approver_decides_fails_the_test(approver: Approv
         await User(bookshop(), approver=approver, patience=0.1, era=era).call(tool, arguments)
 
 
+@pytest.mark.roundtrip(eras="all")
+@pytest.mark.parametrize("client", [None, "no-elicitation"])
+async def test_approval_without_an_approver_fails_the_test(client: Any) -> None:
+    told = r"approval 'confirm:refund' by 'finance' still waits after 0.1 s: pass User\(approver="
+    with pytest.raises(AssertionError, match=told):
+        await User(bookshop(), client=client, patience=0.1).call("refund", amount=5)
+
+
 def subject(ctx: Any) -> str | None:
     token = get_access_token()
     return token.subject if token is not None else None

@@ -88,7 +88,7 @@ def test_call_whose_link_was_declined_waits_for_no_approval(
     anyio.run(lambda: user.call("refund", order="A1", amount=500))
     assert main(["trace", "show", "last", str(recording.file)]) == 0
     shown = capsys.readouterr().out
-    assert "waits for the approval 'large' by 'finance', but the call ended first\n" in shown
+    assert "waited for the approval 'large' by 'finance', but the call ended first\n" in shown
     assert "the call was cancelled" in shown
     assert main(["trace", "to-test", "last", "--server", "desk:server", str(recording.file)]) == 2
     assert "it ended before its approval was decided" in capsys.readouterr().err

@@ -28,6 +28,7 @@ def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     check_each(
         [
             (["--host", "0.0.0.0"], "add --users FILE and --base-url"),
+            (["--base-url", "https://calls.example"], "add --users FILE, or remove it"),
             (["--users", "{users}"], "add --base-url URL"),
             (["--users", "{users}", "--base-url", "http://calls.example"], "must begin with https://"),
             (["--users", "{users}", "--base-url", "calls.example"], "must be an address"),

@@ -117,7 +117,7 @@ def test_a_function_is_called_for_the_server_that_it_makes(folder: Path, capsys:
     for name, message in {
         "of_keys": "requires arguments",
         "later": "is an async function",
-        "nothing": "returned something of type NoneType, not a server with roundtrip; servers there: server",
+        "nothing": "returned something of type NoneType, not a server with roundtrip; choose from server",
         "broken": "failed: OSError: no shelf",
     }.items():
         assert f"'graph_shop:{name}' {message}" in failure(capsys, f"graph_shop:{name}")
@@ -135,10 +135,10 @@ def test_undrawable_target_is_rejected_with_advice(folder: Path, capsys: pytest.
             (["graph_nowhere:server"], "no module named 'graph_nowhere'"),
             (["graph_shop.inner:server"], "no module named 'graph_shop.inner'"),
             (["nowhere.py:server"], "no file 'nowhere.py'; "),
-            (["graph_shop:shop"], "'graph_shop' has no attribute 'shop'; servers there: server, empty"),
+            (["graph_shop:shop"], "'graph_shop' has no attribute 'shop'; choose from server, empty"),
             (
                 ["graph_shop:other"],
-                "'graph_shop:other' is of type int, not a server with roundtrip; servers there: server",
+                "'graph_shop:other' is of type int, not a server with roundtrip; choose from server",
             ),
             (
                 ["graph_shop:plain"],

@@ -53,6 +53,14 @@ def test_file_without_one_server_is_told_what_to_name(folder: Path) -> None:
     check_each(_LOADERS, check)
 
 
+def test_misspelled_name_is_corrected(folder: Path) -> None:
+    file = written(folder, SERVER + "def build(): return server\n" + MAKERS)
+    for name, hint in {"sever": "did you mean 'server'?", "biuld": "did you mean 'build'?"}.items():
+        assert complaint(load_server, f"{file}:{name}") == f"{file!r} has no attribute {name!r}; {hint}"
+    assert complaint(load_server, f"{file}:xyz").endswith("; choose from server, make, plain")
+    assert complaint(load_server, "./target_shp.py") == "no file 'target_shp.py'; did you mean 'target_shop.py'?"
+
+
 def test_server_of_the_sdk_loads_only_where_any_server_does(folder: Path) -> None:
     file = written(folder, "from mcp.server import MCPServer\nmcp = MCPServer('plain')\n")
     assert type(load_any_server(file)) is MCPServer
@@ -105,6 +113,15 @@ def test_failed_import_shows_the_frames_of_the_user_alone(folder: Path) -> None:
         '  File "target_near.py", line 3, in read\n'
         "    return json.loads(text)\n"
         "           ^^^^^^^^^^^^^^^^"
+    )
+
+
+def test_mistaken_option_shows_no_frame_of_roundtrip(folder: Path) -> None:
+    file = written(folder, "from roundtrip import Server\nserver = Server('cinema', keys=[])\n")
+    assert complaint(load_server, file) == (
+        f"importing {file!r} failed: ValueError: keys= must list at least one key, got none; without keys=, the "
+        f'process makes its own key\n  File "{file}", line 2, in <module>\n'
+        "    server = Server('cinema', keys=[])\n             ^^^^^^^^^^^^^^^^^^^^^^^^^"
     )
 
 

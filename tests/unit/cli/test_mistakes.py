@@ -1,5 +1,8 @@
 """Errors of command lines with a mistake, and the help of commands in terminals of several widths."""
 
+from pathlib import Path
+from unittest.mock import Mock
+
 import pytest
 
 from roundtrip.cli import COMMANDS, main
@@ -34,6 +37,8 @@ def test_misspelled_word_is_answered_with_the_one_meant(capsys: pytest.CaptureFi
         [
             (("serv",), "serve"),
             (("tasks", "ls"), "calls stored --server SERVER"),
+            (("explain", "last"), "trace explain"),
+            (("playground", "shop.py"), "dev"),
             (("trace", "lst"), "ls"),
             (("trace", "page"), "export --html"),
             (("keys", "nwe"), "new"),
@@ -45,6 +50,13 @@ def test_misspelled_word_is_answered_with_the_one_meant(capsys: pytest.CaptureFi
         ],
         check,
     )
+
+
+def test_unreadable_folder_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    # Root may read every folder, so the error is made here.
+    monkeypatch.setattr(Path, "stat", Mock(side_effect=PermissionError(13, "Permission denied", "shut")))
+    assert main(["serve", "shut/shop.py"]) == 2
+    assert capsys.readouterr().err == "roundtrip serve: cannot open 'shut': Permission denied\n"
 
 
 def test_command_without_arguments_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,9 +63,10 @@ def test_a_file_that_says_something_else_is_rejected_by_name(file: Path) -> None
 
 
 WRONG_ARGUMENTS: list[tuple[dict[str, object], str]] = [
-    ({"path": "mcp"}, "--path: a path must start with '/', not 'mcp'"),
+    ({"path": "mcp"}, "--path: a path must start with '/', got 'mcp'"),
     *(({"path": path}, r"no '\?' or '#', and must not be a health") for path in ("/health/live", "/mcp?x=1", "/mcp#x")),
-    ({"json_response": "maybe"}, "--json-response"),
+    ({"json_response": "maybe"}, "--json-response: must be 'auto'"),
+    ({"port": "99999"}, "--port: must be less than or equal to 65535, got '99999'"),
     ({"allowed_origins": ["app.example.com"]}, "--allowed-origin: an origin must be SCHEME://NAME"),
     ({"allowed_origins": ["https://app.example.com/"]}, "without a path"),
     ({"allowed_hosts": ["https://app.example.com"]}, "--allowed-host: a host must be NAME"),
@@ -82,7 +83,7 @@ def test_mistake_is_reported_at_its_place(file: Path, monkeypatch: pytest.Monkey
 
     check_each(WRONG_ARGUMENTS, check)
     monkeypatch.setenv("ROUNDTRIP_WORKERS", "tcp://10.0.0.1:80")
-    assert "ROUNDTRIP_WORKERS: Input should be a whole number, not 'tcp:" in reason_of({})
+    assert "ROUNDTRIP_WORKERS: must be a whole number, got 'tcp:" in reason_of({})
     meant = misspelled_variables(dict.fromkeys(["ROUNDTRIP_WORKER", "ROUNDTRIP_KEYFILE", "ROUNDTRIP_CITY"], ""))
     assert meant == {"ROUNDTRIP_WORKER": "ROUNDTRIP_WORKERS", "ROUNDTRIP_KEYFILE": "ROUNDTRIP_KEY_FILE"}
     # The variable for several names is in the plural.

@@ -37,7 +37,7 @@ def test_only_done_cancels_and_expiries_end_a_call() -> None:
         call = call_of(*waiting(), line)
         assert (call.state, call.ended_by is not None) == (state, state is State.FAILED)
         assert len(call.pending) == (state is State.AWAITING_INPUT)
-        assert ("waits for" in show_call(*waiting(), line)) == (state is State.AWAITING_INPUT)
+        assert ("waiting for" in show_call(*waiting(), line)) == (state is State.AWAITING_INPUT)
 
     ending = [(acted(5, action), State.FAILED) for action in ("cancel", "expire")]
     others = [acted(5, outcome="rejected", why="no"), acted(5, "remind"), acted(5, "answer")]

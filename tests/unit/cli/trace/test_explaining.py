@@ -7,7 +7,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from roundtrip.cli import main
-from tests.kit.transcripts import asked, began, ended, write
+from roundtrip.errors import RejectionReason
+from tests.kit.transcripts import asked, began, ended, rejected, write
 from tests.unit.cli.trace.shelf import LIVE, RETRY, retry_call, shelf
 
 
@@ -22,10 +23,17 @@ def test_a_plain_call_has_nothing_to_explain(tmp_path: Path, capsys: pytest.Capt
     path = str(write(tmp_path / "calls.jsonl", [began(), asked(), began(2, leg=2, round=1), ended(leg=2, round=1)]))
     assert main(["trace", "explain", "call-1", path]) == 0
     assert capsys.readouterr().out == (
-        "Nothing to explain: every question was asked once, no token was rejected, and no leg failed.\n"
+        "Nothing to explain in call call-1: no question was asked twice, no token was rejected, and no leg failed.\n"
     )
     assert main(["trace", "explain", "call-1", path, "--all"]) == 0
     assert "Question 'format' was asked in round 1" in capsys.readouterr().out
+
+
+def test_rejected_token_without_a_known_call_is_mentioned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "calls.jsonl", [began(), ended(), rejected(reason=RejectionReason.TAMPERED)])
+    assert main(["trace", "explain", "last", str(path)]) == 0
+    text = "\nRejected tokens without a known call, perhaps its own: 1 (trace ls --rejections)\n"
+    assert capsys.readouterr().out.endswith(text)
 
 
 def test_json_is_a_list_of_what_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

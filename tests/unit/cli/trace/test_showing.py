@@ -27,7 +27,7 @@ def test_a_call_that_waits(snapshot: SnapshotAssertion) -> None:
 
 def test_a_call_that_waited_too_long_says_since_when() -> None:
     text = show_call(*pending_call(), now=AT + 1000)
-    assert "waits for 'pay' since 11 min 39 s; the deadline was 2026-11-18 11:21:41, 1 min 39 s ago" in text
+    assert "waiting for 'pay', 11 min 39 s so far; the deadline was 2026-11-18 11:21:41, 1 min 39 s ago" in text
 
 
 def test_each_question_is_marked_by_a_symbol_and_in_words() -> None:
@@ -57,10 +57,10 @@ def test_live_call_whose_request_ended_has_not_run_its_body(end: dict[str, Any])
 
 def test_approval_of_a_cancelled_call_does_not_wait() -> None:
     waits = asked(1, approvals=[APPROVAL]).model_copy(update={"questions": ()})
-    assert "'finance', still waits\n" in show_call(began(), waits)
+    assert "'finance', and is still waiting\n" in show_call(began(), waits)
     text = show_call(began(), waits, stopped())
-    assert "waits for the approval 'confirm:order' by 'finance', but the call ended first\n" in text
-    assert "still waits" not in text
+    assert "waited for the approval 'confirm:order' by 'finance', but the call ended first\n" in text
+    assert "still waiting" not in text
     assert "waiting 0 ms" not in text
 
 
@@ -84,7 +84,7 @@ def test_call_without_its_beginning_or_end_is_shown_as_known() -> None:
     text = show_call(began(), asked(), began(10, leg=2, round=1, instance="b"))
     assert "\nafter round 1 · leg 2 on b · " in text
     assert "nothing more is recorded: it is still running, or its instance ended" in text
-    assert "waits for" not in text
+    assert "waiting for" not in text
 
 
 def test_json_has_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ function callState(call) {
     stateBadge(call.state, call.symbol),
     // The style sheet cuts this text off. The call page shows the whole text.
     call.why ? titled(make("p", "row-why", call.why), call.why) : null,
-    call.waits ? make("p", "row-waits", "waits for ", make("b", "", call.waits)) : null,
+    call.waits ? make("p", "row-waits", "waiting for ", make("b", "", call.waits)) : null,
   ];
 }
 
