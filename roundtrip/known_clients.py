@@ -81,7 +81,7 @@ class KnownClient:
     roots: Support = Support.UNKNOWN
     tasks: Support = Support.UNKNOWN
     max_rounds: int | None = None
-    """Number of question rounds after which the client abandons a call on 2026-07-28; None if unknown."""
+    """Number of question rounds after which the client abandons a call in revision 2026-07-28; None if unknown."""
     quirks: frozenset[Quirk] = frozenset()
     note: str = ""
     sources: tuple[ClientFact, ...] = ()

@@ -34,7 +34,7 @@ from mcp.shared.message import MessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import InputRequiredResult, ProgressToken, PromptReference, RequestId
 from pydantic import AnyUrl, TypeAdapter
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 
 logger = logging.getLogger("roundtrip")
 
@@ -84,10 +84,10 @@ def low_level_of(server: MCPServer[Any]) -> LowLevelServer[Any]:
     return getattr(server, attribute_of(server, LowLevelServer))
 
 
-def routes_of(server: MCPServer[Any]) -> list[Route]:
+def routes_of(server: MCPServer[Any]) -> list[BaseRoute]:
     """Return the author's HTTP routes outside MCP, such as `ElicitUrl` pages."""
     lists = [cast("list[object]", value) for value in vars(server).values() if isinstance(value, list)]
-    return [route for routes in lists for route in routes if isinstance(route, Route)]
+    return [route for routes in lists for route in routes if isinstance(route, BaseRoute)]
 
 
 class HookedServer(MCPServer[LifespanResultT]):
@@ -301,7 +301,7 @@ class RestartingManager(StreamableHTTPSessionManager):
                 yield
         finally:
             if not is_second:
-                # The SDK's own flag, without which its manager could not run again.
+                # Reset the SDK's own flag, so that its manager can run again.
                 self.is_running = self._is_claimed = self._has_started = False
 
 

@@ -104,7 +104,11 @@ class FastMcpFunction(AskingFunction):
         """Return True if the request is for this function. If the tool is mounted, renamed or transformed, the request
         has another name.
         """
-        if method != "tools/call" or fastmcp_names.is_client_tool_call() or _STORED_LEG.get() is not None:
+        if (
+            method != "tools/call"
+            or fastmcp_names.is_client_tool_call(is_named=name == self.name)
+            or _STORED_LEG.get() is not None
+        ):
             return True
         serving, server = serving_now(), fastmcp_names.serving_server()
         if serving is None or server is None:

@@ -1,36 +1,25 @@
-"""FastMCP's names that roundtrip uses. Only this module imports them; a test fails when FastMCP moves a name.
+"""FastMCP's names that roundtrip uses. Only this module imports them.
 
 It also re-exports public names (`import Tool as Tool`), so that an unsupported FastMCP version fails at import with a
-single message. It uses these private names:
-
-`FastMCP._mcp_server` is the low-level server, on which roundtrip replaces the request-state boundary.
-`FastMCP._request_state_security` is the policy that the author passed for that boundary.
-
-`FastMCP._get_additional_http_routes` returns the author's pages, which the testing kit opens.
+single message. Private parts are found by their types, which are public, in the attributes of FastMCP's objects.
 
 `LocalProvider.add_tool`, `.add_prompt` and `.add_resource` are public. All decorators and `add_` methods of a server
-call them with the author's function, so roundtrip replaces them on the instance. `._components` holds the components
-that were registered earlier.
+call them with the author's function, so roundtrip replaces them on the instance.
 
-`fastmcp.server.dependencies._is_client_tool_call` tells whether the client itself called the running tool.
-
-`BaseSearchTransform._call_tool_name` is the name of the search's own tool, which runs other tools.
-
-`_WrappedProvider._inner` is the provider of a server that is mounted with a namespace.
-
-`FastMCPProviderTool._server` and `._original_name` locate the mounted server's tool behind an outer server's tool.
-
-`fastmcp.server.mixins.mcp_operations._normalize_call_tool_result` makes the result that goes over the wire. A ledger
-stores the same result.
+`_is_client_tool_call` is FastMCP's private function that tells a client's call from a call by a tool or a middleware.
+In a FastMCP without it, only a tool with the requested name counts as called, so a renamed tool cannot ask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar, cast
 
+from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.request_state import RequestStateSecurity
 from mcp_types import CallToolResult
+from starlette.routing import BaseRoute
 
 try:
     from fastmcp import FastMCP as FastMCP
@@ -48,17 +37,13 @@ try:
     from fastmcp.resources.function_resource import FunctionResource
     from fastmcp.resources.function_resource import ResourceMeta as ResourceMeta
     from fastmcp.resources.template import FunctionResourceTemplate
+    from fastmcp.server import dependencies
     from fastmcp.server.context import Context as Context
-    from fastmcp.server.dependencies import (
-        _is_client_tool_call,  # pyright: ignore[reportPrivateUsage]
-        fastmcp_request_ctx,
-        get_server,
-    )
     from fastmcp.server.dependencies import bind_request_context as bind_request_context
-    from fastmcp.server.mixins.mcp_operations import _normalize_call_tool_result  # pyright: ignore[reportPrivateUsage]
+    from fastmcp.server.dependencies import fastmcp_request_ctx, get_server
     from fastmcp.server.providers import LocalProvider as LocalProvider
+    from fastmcp.server.providers import Provider
     from fastmcp.server.providers.fastmcp_provider import FastMCPProvider, FastMCPProviderTool
-    from fastmcp.server.providers.wrapped_provider import _WrappedProvider  # pyright: ignore[reportPrivateUsage]
     from fastmcp.server.sessions import UserSession
     from fastmcp.server.transforms import Transform as Transform
     from fastmcp.server.transforms.search.base import BaseSearchTransform
@@ -67,6 +52,7 @@ try:
     from fastmcp.tools.function_tool import FunctionTool
     from fastmcp.tools.function_tool import ToolMeta as ToolMeta
     from fastmcp.tools.tool_transform import TransformedTool as TransformedTool
+    from fastmcp.utilities.components import FastMCPComponent
     from fastmcp.utilities.types import is_class_member_of_type
     from fastmcp.utilities.versions import VersionSpec as VersionSpec
     from uncalled_for import get_dependency_parameters
@@ -76,12 +62,13 @@ except ImportError as error:
         f"another version: {error}"
     ) from error
 
-if TYPE_CHECKING:
-    from mcp.server.lowlevel import Server as LowLevelServer
-    from mcp.server.request_state import RequestStateSecurity
+logger = logging.getLogger("roundtrip")
 
-_MOVED = "FastMCP {version} has moved {name}, which roundtrip.fastmcp uses; install FastMCP 4.2, or a later roundtrip"
+T = TypeVar("T")
 
+_is_client_tool_call: Final[Callable[[], bool] | None] = getattr(dependencies, "_is_client_tool_call", None)
+if _is_client_tool_call is None:
+    logger.warning("this FastMCP does not tell which tool a client called, so renamed and transformed tools cannot ask")
 
 FUNCTION_COMPONENTS: Final = (
     (FunctionTool, "run"),
@@ -96,19 +83,31 @@ LISTS: Final = ("list_tools", "list_prompts", "list_resources", "list_resource_t
 """Server methods that list components."""
 
 
+def _parts_of(owner: object, kind: type[T]) -> Iterator[T]:
+    """Yield the values of one type among an object's attributes, and among the items of its lists and dicts."""
+    private = cast("dict[str, object] | None", getattr(owner, "__pydantic_private__", None))
+    for value in (vars(owner) | (private or {})).values():
+        if isinstance(value, dict):
+            yield from (each for each in cast("dict[object, object]", value).values() if isinstance(each, kind))
+        elif isinstance(value, list):
+            yield from (each for each in cast("list[object]", value) if isinstance(each, kind))
+        elif isinstance(value, kind):
+            yield value
+
+
 def low_level_of(mcp: FastMCP[Any]) -> LowLevelServer[Any]:
     """Return the SDK's low-level server inside a FastMCP server."""
-    return _private(mcp, "_mcp_server")
+    return next(_parts_of(mcp, LowLevelServer))
 
 
 def policy_of(mcp: FastMCP[Any]) -> RequestStateSecurity | None:
     """Return the request-state policy that the author passed to a server."""
-    return _private(mcp, "_request_state_security")
+    return next(_parts_of(mcp, RequestStateSecurity), None)
 
 
 def components_of(provider: LocalProvider) -> Iterable[Any]:
     """Return a provider's tools, prompts and resources."""
-    return list(_private(provider, "_components").values())
+    return list(_parts_of(provider, FastMCPComponent))
 
 
 def providers_of(mcp: FastMCP[Any]) -> list[LocalProvider]:
@@ -118,27 +117,23 @@ def providers_of(mcp: FastMCP[Any]) -> list[LocalProvider]:
 
 def mounted_by(provider: object) -> FastMCP[Any] | None:
     """Return the server that a provider mounts, or None if it mounts no server."""
-    while isinstance(provider, _WrappedProvider):
-        provider = _private(provider, "_inner")
-    return provider.server if isinstance(provider, FastMCPProvider) else None
+    # A server that is mounted with a namespace has a provider around its own.
+    while not isinstance(provider, FastMCPProvider):
+        if provider is None or not type(provider).__module__.startswith("fastmcp."):
+            return None
+        provider = next(_parts_of(provider, Provider), None)
+    return provider.server
 
 
 def passes_calls_on(mcp: FastMCP[Any], name: str) -> bool:
-    """Return True if this is a search's own tool, which calls the tool named in its arguments."""
-    searches = (each for each in mcp.transforms if isinstance(each, BaseSearchTransform))
-    return any(_private(each, "_call_tool_name") == name for each in searches)
+    """Return True if this tool belongs to a search, whose tools call another tool that their arguments name."""
+    return any(name in _parts_of(each, str) for each in mcp.transforms if isinstance(each, BaseSearchTransform))
 
 
-def routes_of(mcp: FastMCP[Any]) -> list[Any]:
-    """Return the author's HTTP pages, which are not part of MCP."""
-    return list(_private(mcp, "_get_additional_http_routes")())
-
-
-def _private(owner: Any, name: str) -> Any:
-    try:
-        return getattr(owner, name)
-    except AttributeError:
-        raise ImportError(_MOVED.format(version=version("fastmcp"), name=f"{type(owner).__name__}.{name}")) from None
+def routes_of(mcp: FastMCP[Any]) -> list[BaseRoute]:
+    """Return the author's HTTP pages, which are not part of MCP, also of mounted servers."""
+    mounted = (server for provider in mcp.providers if (server := mounted_by(provider)) is not None)
+    return [*_parts_of(mcp, BaseRoute), *(route for server in mounted for route in routes_of(server))]
 
 
 def has_generated_name(mcp: FastMCP[Any]) -> bool:
@@ -148,9 +143,13 @@ def has_generated_name(mcp: FastMCP[Any]) -> bool:
     return kind == made.rpartition("-")[0] and len(mcp.name) == len(made) and set(drawn) <= set("0123456789abcdef")
 
 
-def is_client_tool_call() -> bool:
-    """Return True if the client itself called the tool that is now running."""
-    return _is_client_tool_call()
+def is_client_tool_call(*, is_named: bool) -> bool:
+    """Return True if the client itself called the running tool.
+
+    Args:
+        is_named: True if the request has the tool's own name.
+    """
+    return is_named if _is_client_tool_call is None else _is_client_tool_call()
 
 
 def serving_server() -> FastMCP[Any] | None:
@@ -184,7 +183,10 @@ async def function_below(tool: Tool) -> object:
         if isinstance(found, TransformedTool):
             found = found.parent_tool
         elif isinstance(found, FastMCPProviderTool):
-            server, name = _private(found, "_server"), _private(found, "_original_name")
+            # The mounted server, and the tool's name there.
+            private: list[object] = list((found.__pydantic_private__ or {}).values())
+            server = cast("FastMCP[Any]", next(each for each in private if isinstance(each, FastMCP)))
+            name = next(each for each in private if isinstance(each, str))
             found = await server.get_tool(name, VersionSpec(eq=found.version) if found.version else None)
         else:
             return getattr(found, "fn", None)
@@ -205,4 +207,8 @@ def wire_result(tool: Tool, value: Any) -> CallToolResult:
 
 def wire_form(result: ToolResult) -> CallToolResult:
     """Convert a FastMCP result to the form that goes over the wire."""
-    return _normalize_call_tool_result(result.to_mcp_result())
+    made = result.to_mcp_result()
+    if isinstance(made, CallToolResult):
+        return made
+    content, structured = made if isinstance(made, tuple) else (made, None)
+    return CallToolResult(content=content, structured_content=structured)

@@ -20,7 +20,7 @@ from mcp.server.request_state import RequestStateSecurity
 from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 from typing_extensions import override
 
 from roundtrip.docket import foreign
@@ -109,7 +109,7 @@ class Installation(Attached, Generic[HostT]):
         given: RequestStateSecurity | None = None,
         context_server: MCPServer[Any] | None = None,
         bus: SubscriptionBus | None = None,
-        routes: Callable[[], list[Route]] = list,
+        routes: Callable[[], list[BaseRoute]] = list,
         mounted: Callable[[], Iterable[Installation[Any]]] = tuple,
     ) -> None:
         _check_names(options)

@@ -134,7 +134,7 @@ def _make_tool(fn: Callable[..., Any], spec: ToolSpec, defaults: ToolDefaults) -
 
 
 def _no_gates() -> Never:
-    raise RuntimeError("tools of the SDK's classes have no visibility gates")
+    raise RuntimeError("tools made from the SDK's own classes cannot have visibility gates")
 
 
 class AskingTool(SdkTool):
@@ -384,7 +384,7 @@ def _find_bound_tools(handler: object) -> BoundTools | None:
 
 
 def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -> None:
-    """Let a low-level server's bound tools ask.
+    """Allow the tools that are bound to a low-level server to ask questions.
 
     Raises:
         ValueError: roundtrip is already installed on this server, or the options contradict each other.

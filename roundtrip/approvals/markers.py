@@ -85,7 +85,7 @@ class Approve(ExternalMarker[Approval]):
     ) -> None:
         for name, given in (("message", message), ("by", by)):
             if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"Approve({name}=...) must be a text, got {type(given).__name__}")
+                raise TypeError(f"Approve({name}=...) must be text, got {type(given).__name__}")
             if not given.strip():
                 raise ValueError(f"Approve({name}=...) must not be empty")
             if len(given) > self.max_chars:

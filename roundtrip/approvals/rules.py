@@ -239,7 +239,7 @@ def _expire(records: list[Record], now: float) -> list[Record]:
 
 
 def _note_notified(records: list[Record], now: float) -> list[Record]:
-    """Record that the groups of these approvals are notified now, and return copies of the approvals."""
+    """Record that the groups of these approvals have just been notified, and return copies of the approvals."""
     for record in records:
         record["notified"] += 1
         record["notify"] = None if record["remind"] is None else now + record["remind"]

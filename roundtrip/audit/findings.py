@@ -78,7 +78,7 @@ class ToolNotes:
         _add(self._of(clause).reasons, reason)
 
     def require(self, holds: bool, clause: str, text: str) -> None:
-        """Record an attempt. The server kept the clause if `holds` is True."""
+        """Record an attempt. `holds` is True if the server complied with the clause."""
         if holds:
             self.passed(clause)
         else:

@@ -43,8 +43,8 @@ _MAX_ROUNDS: Final = 100
 class EqualCalls:
     """Equal calls from one server's users.
 
-    Equal calls by one user share a label. One of these calls is chosen, and stays chosen until it ends. The choice is
-    stored in the call itself, so a compare-and-set of one entry is enough to make it.
+    Equal calls by one user share a label. One of these calls is chosen, and stays chosen until it ends. The chosen call
+    stores the choice itself, so one compare-and-set is enough to choose.
 
     Args:
         book: The stored calls.

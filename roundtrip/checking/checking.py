@@ -109,7 +109,7 @@ class _Check(Replay):
         self._checked = checked
 
     async def run(self) -> None:
-        """Check the call from the start, and from each round before its body."""
+        """Check the call from its start, and then again from each round that comes before the tool's body."""
         call, rounds = self.call, self.rounds
         if not rounds and call.ending is RoundEnding.UNKNOWN and not call.reached_body:
             raise NotReplayable("it ended before its first question, so its questions are unknown")

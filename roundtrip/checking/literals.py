@@ -74,7 +74,7 @@ def _has_parts(value: object) -> bool:
 
 
 def _flat(value: object) -> str:
-    """Return the source of a value on one line."""
+    """Return a value's source code as a single line."""
     if isinstance(value, UsedName):
         return str(value)
     if isinstance(value, str):

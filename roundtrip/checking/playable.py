@@ -272,7 +272,7 @@ def _approvers(call: RecordedCall) -> list[str]:
     for round_ in call.rounds:
         for key, decision in round_.decisions.items():
             if decision.outcome == "expired":
-                raise NotReplayable("an approval expired, and a test would have to wait just as long")
+                raise NotReplayable("an approval expired, and a test would have to wait until it expires")
             word = "approve" if decision.outcome == "approved" else "reject"
             verdict: JsonValue = word if decision.reason is None else [word, decision.reason]
             by = str(round_.approvals[key].by)

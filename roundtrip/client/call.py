@@ -213,7 +213,7 @@ class _Caller:
                 if isinstance(response, ErrorData):
                     raise CallFailed(
                         f"the question {key!r} was declined; the call ends here, because a client cannot decline a "
-                        "question to a model",
+                        "question that a model answers",
                         ExitCode.DECLINED,
                     )
                 responses[key] = response

@@ -187,8 +187,7 @@ class Body:
                 for name, content in outcome.value.items()
                 if parts[name][0].parse(content) != parts[name][0].parse(parts[name][1])
             }
-            # Drop the changes from the review's entry, because they are applied now and later legs must not apply them
-            # again.
+            # Drop the changes from the review's entry. They are applied now, and later legs must not apply them again.
             self._answers.entries[key] = self._answers.entries[key]._replace(data=None)
             if changed:
                 # Approvers may have relied on the answer as it was before the change, even if the plan does not connect

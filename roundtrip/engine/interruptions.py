@@ -146,8 +146,8 @@ _CLOCK: ContextVar[LegClock | None] = ContextVar("roundtrip_clock", default=None
 def cancel_after(scope: anyio.CancelScope, seconds: float) -> None:
     """Cancel an entered scope after the given number of seconds.
 
-    The event loop keeps a stopped timer and its context until the timer would have fired. The current context refers to
-    the whole call, so set the timer in an empty context.
+    The event loop keeps a stopped timer and its context until the timer would have fired. The current context keeps the
+    whole call in memory, so set the timer in an empty context.
     """
     Context().run(setattr, scope, "deadline", anyio.current_time() + seconds)
 

@@ -1,5 +1,5 @@
-"""Fast lane for HTTP requests of 2026-07-28. It bypasses the SDK's transport, which takes longer than the rest of a
-plain call.
+"""Fast lane for HTTP requests in revision 2026-07-28. It bypasses the SDK's transport, which takes longer than the rest
+of a plain call.
 
 The lane reads a request once, and serves the request if it passes every check that the SDK makes. All other requests go
 unchanged to the SDK's own application: older revisions, sessions, subscriptions, notifications, and every request that

@@ -595,7 +595,7 @@ def _question(method: str, name: str, question: Any, schema: Any, options: Mappi
     given = [type(question).__name__, *([] if schema is _NO_SCHEMA else ["a schema"]), *options]
     if schema is _NO_SCHEMA and not name.isidentifier() and not isinstance(question, str):
         raise BodyMistake(
-            f"ctx.{method}({name!r}, ...) must begin with the question's name, got its message and {', '.join(given)}; "
+            f"ctx.{method}({name!r}, ...) must begin with the question's name, but begins with its message; "
             f"write ctx.{method}('size', {name!r}, int), with a name that is the same on every leg"
         )
     raise BodyMistake(

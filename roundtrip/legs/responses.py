@@ -48,7 +48,7 @@ async def while_answerable(request: Any, ask: Callable[[], Awaitable[T]]) -> T:
     """Return the result of `ask`, unless the HTTP response ends first.
 
     Args:
-        request: The request in the SDK's context. If its response is not watched, `ask` may take any amount of time.
+        request: The request in the SDK's context. If its response is not watched, `ask` has no time limit.
         ask: Asks the client.
 
     Raises:

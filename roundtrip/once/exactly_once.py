@@ -96,8 +96,8 @@ class LedgerClaim(Lease):
             self._release_later()
             raise LedgerUnavailable(self.owner) from error
         except BaseException:
-            # Release the claim in two cases: a cancelled leg may already have the claim, and a leg that cannot read its
-            # notes would run steps again.
+            # Release the claim. A cancelled leg may already have it, and a leg that cannot read its notes would run
+            # steps again.
             with anyio.CancelScope(shield=True):
                 await self.release()
             raise

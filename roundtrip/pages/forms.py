@@ -173,7 +173,7 @@ def _check_names(form: PageForm, posted: Posted) -> None:
     known = dict(form.names())
     for name, texts in posted.items():
         if name not in known:
-            raise PostUnreadable("the body must have only fields of the form")
+            raise PostUnreadable("the body must not have fields that are not in the form")
         if len(texts) > 1 and not known[name]:
             raise PostUnreadable("the body must not have a field twice")
 

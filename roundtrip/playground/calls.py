@@ -227,8 +227,8 @@ class PlayedCall:
         for key, question in questions.items():
             if isinstance(question.response, ErrorData):
                 raise CallFailed(
-                    f"You declined the question {key!r}. A client cannot report that for this kind of question, so the "
-                    "call ends here."
+                    f"You declined the question {key!r}. For this kind of question, a client cannot report that, so "
+                    "the call ends here."
                 )
             if question.response is not None:
                 responses[key] = question.response

@@ -86,7 +86,9 @@ class PlainEntry:
     # Methods that run in the thread.
 
     def __call__(self) -> Any:
-        """Enter the context manager. Return this object, or a coroutine that returns the value on the loop."""
+        """Enter the context manager. Outside the loop, return this object. On the loop, return a coroutine that returns
+        the value.
+        """
         context = copy_context()
         return context.run(self._enter, context)
 

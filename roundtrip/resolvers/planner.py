@@ -26,7 +26,7 @@ from roundtrip.resolvers.signatures import (
 )
 
 ResolvedParameters = Mapping[str, tuple[Marker, bool]]
-"""Maps each marked parameter to its marker, and to True if the function takes the outcome instead of the value."""
+"""Maps each marked parameter to a pair: its marker, and whether the function takes the outcome instead of the value."""
 
 Replacements = Mapping[Hashable, Callable[..., Any]]
 """Replacement functions. The key is the identity of the function that is replaced."""

@@ -21,7 +21,7 @@ from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.request_state import RequestStateBoundary
 from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 from typing_extensions import override
 
 from roundtrip.errors import KeysMissing
@@ -104,7 +104,7 @@ class Attached:
     legs: LegRunner
     """Serves the legs of the server's functions."""
 
-    def __init__(self, parts: Parts, routes: Callable[[], list[Route]]) -> None:
+    def __init__(self, parts: Parts, routes: Callable[[], list[BaseRoute]]) -> None:
         self.parts = parts
         self._routes = routes
         self._planned: WeakSet[Planned] = WeakSet()
@@ -126,7 +126,7 @@ class Attached:
         return self.low_level.name
 
     @property
-    def own_routes(self) -> list[Route]:
+    def own_routes(self) -> list[BaseRoute]:
         """Return the author's HTTP routes outside MCP, such as the pages that `ElicitUrl` opens."""
         return self._routes()
 
@@ -214,7 +214,7 @@ class ServerInternals(Attached):
         *,
         catalog: Callable[[], Catalog],
         resources_for: Callable[[str], Iterator[str]],
-        routes: Callable[[], list[Route]],
+        routes: Callable[[], list[BaseRoute]],
         masks_errors: bool | None,
     ) -> None:
         super().__init__(parts, routes)

@@ -148,8 +148,8 @@ class Probe:
         self.worker_group: tuple[str, int] | None = None
         """The id of this process's worker group, and the number of workers in it."""
         self.transport: str | None = None
-        """The transport that serves HTTP requests of 2026-07-28, and the reason for this choice. It is None until the
-        server creates an ASGI application.
+        """The transport that serves HTTP requests in revision 2026-07-28, and the reason for this choice. It is None
+        until the server creates an ASGI application.
         """
         self._pid = -1
         self._instance = ""

@@ -150,8 +150,9 @@ class Server(PromptsAndResources[LifespanResultT]):
             questions that have `answered_by="anyone"`. `link` puts a page's address into the result. Each question
             takes the first channel that it can use. The default is `form`, then the channels that `pages` serves.
         approvals: `Approvals(...)`: an inbox in which a group's members decide other users' calls; see `Approve`.
-        fast_lane: False to serve HTTP requests of 2026-07-28 through the SDK's transport, which is slower but sends the
-            same responses. The default is the environment variable ROUNDTRIP_FAST_LANE, or True if it is not set.
+        fast_lane: False to serve HTTP requests in revision 2026-07-28 through the SDK's transport, which is slower but
+            sends the same responses. The default is the environment variable ROUNDTRIP_FAST_LANE, or True if it is not
+            set.
         max_token_bytes: The maximum token size. The server neither makes nor accepts a longer token.
         max_journal_bytes: The maximum number of bytes that a call may remember.
         strict_input_validation: Check arguments against the tool's JSON schema without coercing them.
@@ -539,8 +540,8 @@ class Server(PromptsAndResources[LifespanResultT]):
     def streamable_http_app(self, **options: Unpack[connections.HttpOptions]) -> Starlette:
         """Return the ASGI application for streamable HTTP. This method takes the arguments of the SDK's method.
 
-        Clients on 2025-11-25 and older can be asked only if `stateless_http` and `json_response` are off. Their calls
-        end when the client disconnects, unless an `event_store` lets the client reconnect.
+        In revision 2025-11-25 and older ones, clients can be asked only if `stateless_http` and `json_response` are
+        off. Their calls end when the client disconnects, unless an `event_store` lets the client reconnect.
 
         A request may be as large as `max_request_body_size`, but must not have more than 50,000 JSON values.
         """
@@ -596,7 +597,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             keys: See `enable`.
             names: See `enable`.
             tags: See `enable`.
-            only: Enable everything else.
+            only: True to enable everything that does not match.
 
         Raises:
             ValueError: The arguments select nothing, or a key does not have one of the forms that `enable` lists.

@@ -178,7 +178,7 @@ def _protect_by_keys(name: str | None, ttl: float, options: PartsOptions, system
     keys, audience, principal = options.get("keys"), options.get("audience"), options.get("principal")
     if options.get("seal_keys") is not None:
         raise ValueError(
-            "seal_keys= needs request_state_security=; remove it, because keys= already seals computed values"
+            "seal_keys= needs request_state_security=; remove seal_keys=, because keys= already seals computed values"
         )
     found = key_files.keys_of(os.environ) if keys is None and _KEY_VARIABLES & os.environ.keys() else None
     if not name and audience is None:

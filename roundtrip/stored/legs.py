@@ -189,7 +189,8 @@ class BodyWaits:
         return Wait(until)
 
     def receive(self, name: str, seconds: float | None) -> Wait | list[Any]:
-        """Return a signal's payload in a one-item list. If the signal has not arrived, return a wait for the signal.
+        """Return a signal's payload in a one-item list. If the signal has not arrived, return an awaitable that waits
+        for the signal.
 
         Raises:
             TimeoutError: The signal did not arrive in time.

@@ -61,7 +61,7 @@ class DistributedEngine(Protocol):
     """Engine that delivers a server's tasks to workers on any machine. It replaces each worker's sweep."""
 
     def bind(self, worked_by: Callable[[], Any], book: CallBook, system: System) -> None:
-        """Bind the engine to a server. The engine may replace the store through which `book` changes tasks.
+        """Bind the engine to a server. The engine may replace the store that is used by `book`.
 
         Args:
             worked_by: Returns a context manager that runs the server in a worker of the engine, and yields the server's

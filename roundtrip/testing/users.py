@@ -120,7 +120,8 @@ class User:
             decisions are in `Conversation.approvals`.
         patience: After the user has agreed to visit a page, `done=` must report the page as finished within this number
             of seconds. The limit is five times as long for a server in another process, for a change in a task's
-            status, and for an approval. A server in another process also waits as long as its own `wait=` says.
+            status, and for an approver's decision. A server in another process also waits as long as its own `wait=`
+            says.
         era: The era to speak, or `Era.TASK` for a client that supports tasks. The default is the test's era
             (`@pytest.mark.roundtrip(eras=...)`), or else the retry era.
         network: The networks that requests pass through in the retry era, or their names, outermost first. The default
@@ -342,7 +343,7 @@ class _UserCall:
     stored_call: str | None = None
     """The id of the stored call that waits for an approval; None if the server is in another process."""
     is_continuing: bool = False
-    """True once the user has called `continue_call`, which is a separate call."""
+    """True once the user has called `continue_call`, which starts a second call."""
 
     def listen(self, step: Transition, by_worker: bool) -> None:
         """In the live era, record states and question names."""
@@ -451,8 +452,8 @@ class _UserCall:
                 since = anyio.current_time()
             elif anyio.current_time() - since >= patience:
                 self.failure = self.failure or AssertionError(
-                    f"after {patience:g} s, the call still waits for {approvals}: {advice}. If the decision takes longer, "
-                    "raise patience="
+                    f"after {patience:g} s, the call still waits for {approvals}: {advice}. Raise patience= if the "
+                    "decision takes longer"
                 )
                 self.waiting.cancel()
                 return

@@ -1,8 +1,8 @@
 """List-change announcements, sent at the end of the request that changed a list.
 
 On older revisions, the client that sent the request gets a notification. All other clients get an event over the bus.
-Clients on 2026-07-28 open streams that carry these events. For each older client, the server itself subscribes to the
-bus. It forwards list changes, and updates to resources that the client has subscribed to.
+In revision 2026-07-28, clients open streams that carry these events. For each older client, the server itself
+subscribes to the bus. It forwards list changes, and updates to resources that the client has subscribed to.
 """
 
 import asyncio

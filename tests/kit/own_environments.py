@@ -12,7 +12,7 @@ import venv
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = ["CLIENTS", "NEWEST", "OLDEST", "WINDOW", "OwnEnvironment"]
+__all__ = ["BETWEEN", "CLIENTS", "FRAMEWORKS", "NEWEST", "OLDEST", "WINDOW", "OwnEnvironment"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -20,11 +20,11 @@ _PIP_SECONDS: Final = 300
 
 
 class OwnEnvironment(NamedTuple):
-    """Python with packages, and a folder with older versions that must come first in its path."""
+    """Python with packages, and folders with older versions. Such a folder must come first in the path."""
 
     folder: Path
     packages: tuple[str, ...]
-    older_packages: tuple[str, ...]
+    older_packages: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - never changed
 
     @property
     def python(self) -> Path:
@@ -34,7 +34,7 @@ class OwnEnvironment(NamedTuple):
         """Install missing packages. Raise SubprocessError with the reason if pip fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
         done = self.folder / "done"
-        wanted = "\n".join([*self.packages, *self.older_packages, sys.version, str(_PROJECT)])
+        wanted = "\n".join([*self.packages, str(self.older_packages), sys.version, str(_PROJECT)])
         with (self.folder / "lock").open("w") as lock:
             # If several processes need it, one installs.
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -43,7 +43,8 @@ class OwnEnvironment(NamedTuple):
             done.unlink(missing_ok=True)
             venv.create(self.folder / "venv", clear=True, with_pip=True)
             self._pip(*self.packages)
-            self._pip("--no-deps", "--upgrade", "--target", str(self.folder / "older"), *self.older_packages)
+            for name, older in self.older_packages.items():
+                self._pip("--no-deps", "--upgrade", "--target", str(self.folder / name), *older)
             done.write_text(wanted, encoding="utf-8")
 
     def install_or_skip(self) -> None:
@@ -65,21 +66,35 @@ CLIENTS: Final = OwnEnvironment(
     ROOT / ".ci" / "clients",
     ("langchain-mcp-adapters==0.3.2", "openai-agents==0.24.0", "mcp==1.30.0"),
     # The last SDK version that speaks 2025-06-18 and no later revision.
-    ("mcp==1.22.0",),
+    {"older": ("mcp==1.22.0",)},
 )
 """Python clients."""
 
 OLDEST: Final = {"mcp": "2.1.1", "fastmcp": "4.0.11"}
+BETWEEN: Final = {"mcp": "2.2.0", "fastmcp": "4.1.7"}
 NEWEST: Final = {"mcp": "2.3.0", "fastmcp": "4.2.3"}
-"""The SDK and FastMCP versions between which roundtrip works: the lowest allowed, and the highest tried."""
+"""The SDK and FastMCP versions with which roundtrip works: the lowest allowed, the other minors, the highest."""
 
 
 def _pins(mcp: str, fastmcp: str) -> tuple[str, ...]:
     return f"mcp=={mcp}", f"mcp-types=={mcp}", f"fastmcp=={fastmcp}", f"fastmcp-slim=={fastmcp}"
 
 
-WINDOW: Final = OwnEnvironment(ROOT / ".ci" / "window", ("-e", f"{ROOT}[test]", *_pins(**NEWEST)), _pins(**OLDEST))
-"""This checkout with the newest versions, and with the oldest."""
+WINDOW: Final = OwnEnvironment(
+    ROOT / ".ci" / "window",
+    ("-e", f"{ROOT}[test]", *_pins(**NEWEST)),
+    {"older": _pins(**OLDEST), "between": _pins(**BETWEEN)},
+)
+"""This checkout with the newest versions, and with older ones."""
+
+FRAMEWORKS: Final = {
+    "agents": "openai-agents==0.24.0",
+    "fastmcp": "fastmcp==4.2.3",
+    "langchain": "langchain[mcp]==1.5.2",
+    "pydantic_ai": "pydantic-ai-slim[mcp]==2.68.0",
+    "strands": "strands-agents==1.62.0",
+}
+"""Frameworks that authors use beside roundtrip, by the names of their modules."""
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def run(arguments: Namespace) -> int:
         print(summary(results))
     verdicts = {checked.verdict for checked in results}
     if verdicts <= {Verdict.NOT_CHECKED}:
-        raise CommandFailed("no call could be checked to its last question; see the report for the reasons")
+        raise CommandFailed("no call could be checked up to its last question; see the report for the reasons")
     if Verdict.DIVERGES in verdicts or (Verdict.ASKS_AGAIN in verdicts and ASKS_AGAIN not in arguments.allow):
         return 1
     return 3 if NOT_CHECKED not in arguments.allow and any(result.not_checked is not None for result in results) else 0

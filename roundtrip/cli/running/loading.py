@@ -286,8 +286,7 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        # The named module is missing only if the error names this module or a parent package. Otherwise, an import
-        # inside it failed.
+        # If the error names another module, the requested module exists, and an import inside it failed.
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise CommandFailed(f"no module named {name!r}; looked in the current folder and on sys.path") from error
         raise CommandFailed(f"importing {name!r} failed: {_error_text(error)}") from error

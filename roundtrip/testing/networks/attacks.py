@@ -49,7 +49,7 @@ class Delay:
         self._seconds = seconds
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send the leg late, and then on time."""
+        """Send the leg twice: after its deadline, and then before it."""
         if not route.fleet.is_in_this_process:
             raise Inapplicable("Delay can change the clock only in this process: use User(server), not User(url)")
         # Concurrent legs share one clock.

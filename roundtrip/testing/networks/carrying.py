@@ -183,7 +183,7 @@ class Reorder:
             # result.
             is_background = late.task_id is not None or _is_stored(before, route) or _is_stored(delivery, route)
             if late.done is not None and not is_background:
-                raise Breach(f"a leg got a question, but when it was sent again, it ended the call: {late.told}")
+                raise Breach(f"a leg asked a question, but the call ended when the leg was sent again: {late.told}")
         return delivery
 
 

@@ -13,7 +13,7 @@ _MIN_ID_CHARS: Final = 20
 """The minimum length at which a run of letters and digits may be an id."""
 _MIN_AVERAGE_WORD_CHARS: Final = 4
 _RECENT_SECONDS: Final = 3600.0
-"""A time that differs from now by at most this many seconds is assumed to come from a clock."""
+"""Maximum number of seconds between now and a time that was probably read from a clock."""
 
 _EDGE: Final = r"(?<![A-Za-z0-9_-])"
 _END: Final = r"(?![A-Za-z0-9_-])"
@@ -39,7 +39,7 @@ _WHOLE_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4}){5,}")
 _WORD_PART: Final = re.compile(r"\d{4}-\d\d-\d\d|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _PRONOUNCEABLE: Final = re.compile(r"(?=[^aeiouy]*[aeiouy])(?!.*[^aeiouy]{6})", re.IGNORECASE)
 _TRACE: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
-"""A `traceparent`. The other patterns would miss its ids if these contain no letters."""
+"""A `traceparent`. The other patterns would miss a `traceparent` whose ids have no letters."""
 _INNER_ID: Final = re.compile(rf"{_UUID}|(?<![0-9A-Za-z])[0-9a-fA-F]{{16,}}(?![0-9A-Za-z])")
 
 
@@ -119,7 +119,7 @@ class Placeholders:
 
 
 def _is_recent(text: str) -> bool:
-    """Return True if a time is so close to now that it probably comes from a clock."""
+    """Return True if a time is so close to now that it was probably read from a clock."""
     try:
         when = datetime.fromisoformat(text.replace(",", ".").upper())
     except ValueError:

@@ -295,8 +295,8 @@ def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advi
 
 
 def _revision_between(call: TracedCall, before: Round, round_: Round) -> Round | None:
-    """Return the last round between `before` and `round_` that was asked because the user changed an answer in a
-    review.
+    """Return the last round between `before` and `round_` whose questions were asked again because the user changed an
+    answer in a review.
 
     After a review, the token no longer contains the answers that the review made stale. So in the retry era, only the
     first round after the review has the reason `revised`. Later rounds have the reason `new`.

@@ -534,8 +534,8 @@ def _rank(serving: Serving, *, continues: bool) -> tuple[bool, ...]:
     """Return a key that ranks the attempts at a leg. If ranks are equal, the last attempt wins."""
     was_stopped = serving.ended is not None and serving.ended.state in _RETRIABLE and not serving.bodies
     is_answered = serving.is_over and not was_stopped
-    # The request that turned the call into a task brought the answers, but the leg continues where the worker serves
-    # the task.
+    # The answers arrived with the request that turned the call into a task, but the leg continues in the worker that
+    # serves the task.
     is_last = not serving.is_handed
     asks = serving.has_asked or not continues
     return (is_last, serving.is_of_worker, asks, is_answered, bool(serving.brought), not serving.is_recall)

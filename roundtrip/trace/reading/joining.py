@@ -129,8 +129,8 @@ class _PreviousRounds:
     def round_for(self, serving: Serving) -> Round | None:
         """Return the round that this attempt at a leg answers.
 
-        If the previous leg was served twice, token sizes distinguish its rounds. The result is then the last earlier
-        round whose token has the same size as the request's token.
+        If the previous leg was served twice, it asked two rounds, and their tokens differ in size. The result is then
+        the last earlier round whose token has the same size as the request's token.
         """
         if self._current and self._current[0].serving.leg < serving.leg:
             self._before, self._current = self._current, []

@@ -39,7 +39,7 @@ _NAMES: Final = {
     "received": "roundtrip.token.received_bytes",
     "sent": "roundtrip.token.sent_bytes",
 }
-"""Full attribute names, by keyword for `_attributes`. Other attributes are named `roundtrip.` plus the keyword."""
+"""Maps keywords of `_attributes` to full attribute names. Other attributes are named `roundtrip.` plus the keyword."""
 
 # Bucket bounds for the histograms.
 _ROUNDS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 20)

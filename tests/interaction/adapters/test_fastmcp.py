@@ -2,8 +2,6 @@
 
 import itertools
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,7 +39,6 @@ from tests.interaction.adapters.arrivals import confirmed_plain, server
 from tests.interaction.adapters.seats import Seats, ask_seats
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
-from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -524,29 +521,6 @@ async def test_media_and_results_are_sent_as_by_roundtrip_s_server(kind: str, ex
     assert hosted is not None
     assert hosted.model_dump(exclude={"meta"}) == own.model_dump(exclude={"meta"})
     assert meta is None or (hosted.meta or {}).get("a") == 1
-
-
-# Names of FastMCP that roundtrip uses.
-
-
-def test_moved_name_fails_at_import_with_its_name() -> None:
-    moved = "fastmcp.server.dependencies._is_client_tool_call"
-    place, _, name = moved.rpartition(".")
-    code = f"import {place} as place\ndel place.{name}\nimport roundtrip.fastmcp\n"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT, check=False)
-    assert done.returncode == 1
-    last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("ImportError: roundtrip.fastmcp needs FastMCP 4 (pip")
-    assert name in last
-
-
-@pytest.mark.parametrize("name", ["_mcp_server", "_request_state_security"])
-def test_moved_attribute_of_server_is_named(name: str) -> None:
-    mcp = FastMCP[Any]("shop")
-    delattr(mcp, name)
-    read = {"_mcp_server": fastmcp_names.low_level_of, "_request_state_security": fastmcp_names.policy_of}[name]
-    with pytest.raises(ImportError, match=rf"FastMCP \S+ has moved FastMCP\.{name}"):
-        read(mcp)
 
 
 @pytest.mark.parametrize("is_set_on_parent", [True, False])

@@ -132,19 +132,11 @@ def refusal_of(returns: Any, takes: Any, mark: Callable[..., Any] = Resolve) -> 
 
 
 MISFITS: list[tuple[Any, Any, str]] = [
-    (
-        Elicit[Seat],
-        int,
-        "asks for Seat, but parameter 'seat' takes int; annotate the parameter with Seat, or ask for int",
-    ),
+    (Elicit[Seat], int, "takes int; annotate the parameter with Seat, or ask for int"),
     (Seat | Elicit[Seat], Chair, "asks for Seat, but parameter 'seat' takes Chair"),
     (Elicit[Seat], int | None, "asks for Seat, but parameter 'seat' takes int | None"),
     (Elicit[Seat], ElicitationResult[Chair], "asks for Seat, but parameter 'seat' takes Chair"),
-    (
-        Elicit[Seat],
-        AcceptedElicitation[Chair] | DeclinedElicitation,
-        "asks for Seat, but parameter 'seat' takes Chair",
-    ),
+    (Elicit[Seat], AcceptedElicitation[Chair] | DeclinedElicitation, "asks for Seat, but parameter 'seat' takes C"),
     (Elicit[int], str, "asks for int, but parameter 'seat' takes str"),
     (Elicit[str], int, "asks for str, but parameter 'seat' takes int"),
     (ElicitUrl[str], int, "asks for str, but parameter 'seat' takes int"),

@@ -121,7 +121,7 @@ async def test_views_have_the_actions_and_what_is_stored(
         assert await run("calls", "show", call, "--server", SHOP) == 0
         shown = capsys.readouterr().out
         assert f"{call}  build  awaiting_input" in shown
-        assert 'asks               ["size"]' in shown
+        assert 'asking             ["size"]' in shown
         assert "argument-4711" not in shown
         assert await run("calls", "show", "last", "--server", SHOP, "--reveal", "--json") == 0
         data = json.loads(capsys.readouterr().out)

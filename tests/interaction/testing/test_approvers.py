@@ -155,7 +155,7 @@ async def test_approval_that_no_approver_decides_fails_the_test(approver: Approv
 @pytest.mark.roundtrip(eras="all")
 @pytest.mark.parametrize("client", [None, "no-elicitation"])
 async def test_approval_without_an_approver_fails_the_test(client: Any) -> None:
-    told = r"approval 'confirm:refund' by 'finance' still waits after 0.1 s: pass User\(approver="
+    told = r"after 0.1 s, the call still waits for approval 'confirm:refund' by 'finance': pass User\(approver="
     with pytest.raises(AssertionError, match=told):
         await User(bookshop(), client=client, patience=0.1).call("refund", amount=5)
 

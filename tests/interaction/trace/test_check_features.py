@@ -127,7 +127,7 @@ async def test_a_leg_that_only_the_ledger_answered_is_no_alarm(tmp_path: Path) -
     path.write_text("".join(lines[:2] + lines[4:]), encoding="utf-8")
     found = await check_all(serve(MemoryLedger(), Effect()), path)
     assert [checked.headline for checked in found] == ["compatible"]
-    with pytest.raises(NotReplayable, match="answered by the ledger"):
+    with pytest.raises(NotReplayable, match="got its result from the ledger"):
         recorded_call(calls_of(path)[0], whole=True)
 
 

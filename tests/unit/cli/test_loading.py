@@ -119,8 +119,8 @@ def test_failed_import_shows_the_frames_of_the_user_alone(folder: Path) -> None:
 def test_mistaken_option_shows_no_frame_of_roundtrip(folder: Path) -> None:
     file = written(folder, "from roundtrip import Server\nserver = Server('cinema', keys=[])\n")
     assert complaint(load_server, file) == (
-        f"importing {file!r} failed: ValueError: keys= must list at least one key, got none; without keys=, the "
-        f'process makes its own key\n  File "{file}", line 2, in <module>\n'
+        f"importing {file!r} failed: ValueError: keys= must list at least one key; if the "
+        f'process may make its own key, leave out keys=\n  File "{file}", line 2, in <module>\n'
         "    server = Server('cinema', keys=[])\n             ^^^^^^^^^^^^^^^^^^^^^^^^^"
     )
 

@@ -35,11 +35,7 @@ FOREIGN: list[tuple[Any, str, str]] = [
         "Docket dependency, got CurrentExecution(...)",
         "use ctx.call and ctx.task of a Context",
     ),
-    (
-        docket.ConcurrencyLimit("isbn", 1),
-        "Docket dependency, got ConcurrencyLimit(...)",
-        "limit a worker's legs with --concurrency",
-    ),
+    (docket.ConcurrencyLimit("isbn", 1), "Docket dependency, got ConcurrencyLimit(...)", "legs with --concurrency"),
     (docket.Perpetual(), "Docket dependency, got Perpetual(...)", "call the tool from a scheduler"),
     (docket.TaskArgument("isbn"), "Docket dependency, got TaskArgument(...)", "the name of the tool's argument"),
     (docket.Logged(), "Docket dependency, got Logged(...)", "does not log arguments; leave it out"),
