@@ -138,7 +138,7 @@ _MISTAKEN_ARGUMENTS: list[tuple[Callable[[Any], Awaitable[Any]], str]] = [
     (_review_of_a_text, "ctx.review('check', of=...) must be given a list of names, got text; write of=['left']"),
     (lambda ctx: ctx.ask("", LEFT), "the name of a question or step must not be empty"),
     (lambda ctx: ctx.task.status("late"), "ctx.task must be used in a call that runs as a task; declare the tool with"),
-    (lambda ctx: ctx.ask("Left?", int), "must begin with the question's name, got its message and type; write ctx"),
+    (lambda ctx: ctx.ask("Left?", int), "must begin with the question's name, but begins with its message; write ctx"),
     (
         lambda ctx: ctx.ask("~sleep", LEFT),
         "'~sleep' cannot name a question or step; use a name that does not begin with '~'",

@@ -58,9 +58,7 @@ FINDS = [
     Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Duplicate(), "delivered twice, and the server answered with the error -32603"),
     Find(Flaw.CRASHES_ON_WHAT_IS_DONE, Drop(), "so it was sent again, and the server answered with the error -32603"),
     Find(
-        Flaw.REMEMBERS_ANSWERS_BY_ARGUMENT,
-        Reorder(),
-        "when it was sent again, it ended the call: the result 'book: back, nuts",
+        Flaw.REMEMBERS_ANSWERS_BY_ARGUMENT, Reorder(), "ended when the leg was sent again: the result 'book: back, nuts"
     ),
     Find(Flaw.KNOWS_ITS_NEWEST_KEY_ONLY, Rotate(), "rotated did not continue .* verify with each of its keys"),
     Find(Flaw.TAKES_EXPIRED_TOKENS, Delay(), "86400 s late, and the server answered with a question .*time.time"),
