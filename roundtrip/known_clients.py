@@ -145,7 +145,7 @@ def _entry_of(data: dict[str, Any]) -> KnownClient:
 
 
 def _in_range(version: str | None, versions: str) -> bool:
-    """Return True if a version is in the range. Only the numbers at the start of the version count."""
+    """Return True if a version is in the range. Only the leading numbers of the version are compared."""
     release = _RELEASE.match(version or "")
     return release is not None and release[1] in _specifiers(versions)
 

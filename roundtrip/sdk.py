@@ -132,7 +132,7 @@ class HookedServer(MCPServer[LifespanResultT]):
             return await handle(ctx, params)
 
     async def _handle_call_tool(self, ctx: Any, params: Any) -> Any:
-        # The SDK's method of this name, which its extensions intercept before it begins to look up the tool.
+        # The SDK's method of this name. The SDK's extensions intercept tool calls before this method runs.
         return await self._handle(super()._handle_call_tool, ctx, params)
 
     def _has_own_tool_handler(self) -> bool:

@@ -329,7 +329,7 @@ def _to_protocol_types(value: Any) -> Any:
 
 
 def function_of_plain(plain: object) -> FastMcpFunction | None:
-    """Return the asking function behind a plain function, or None for a function without roundtrip."""
+    """Return the asking function that a plain function wraps, or None if the function does not use roundtrip."""
     found: object = getattr(plain, _FUNCTION_ATTRIBUTE, None)
     return found if isinstance(found, FastMcpFunction) else None
 

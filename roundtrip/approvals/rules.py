@@ -299,7 +299,9 @@ def decide(
 
 
 class ApprovalFeature(CallFeature):
-    """Approvals of stored calls, on a server without an inbox; people decide them on another server. See `Inbox`."""
+    """Approvals of stored calls on a server that has no inbox. People approve or reject the calls on another server.
+    See `Inbox`.
+    """
 
     def prepare(self, end: Suspended | Authored, content: CallContent, call_id: str) -> Parking:
         """Return the function that opens the approvals a leg needs."""

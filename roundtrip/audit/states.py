@@ -220,7 +220,9 @@ class StateAttacks:
         return reaction.continued or (self._rejects and reaction.response.ending is Ending.ASKED)
 
     async def _replay(self, *, is_once: bool) -> None:
-        """Repeat a call's last leg. If `is_once` is True, also send another call's last leg twice at the same time."""
+        """Repeat a call's last leg. If `is_once` is True, also take a second call, and send its last leg twice at the
+        same time.
+        """
         index = len(self._honest.legs) - 1
         leg = await self._unsent(index)
         if leg is None:

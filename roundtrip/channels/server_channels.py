@@ -157,7 +157,7 @@ class ChannelClient(RequestClient):
         self._server_channels = server_channels
         self._channels = channels
         if channels.replaces_client:
-            # Whatever the client's revision, the questions are returned as a result.
+            # The questions are returned in a result, whatever the client's protocol revision.
             self.protocol_version = FIRST_OF_RETRY_ERA
 
     @property

@@ -1,6 +1,6 @@
 """Waiting calls: client requests find stored calls, wait for them, and pass answers to them.
 
-Models repeat a tool call while it waits, and hosts send equal calls at the same time. All equal calls get one handle.
+Models repeat a tool call while it waits, and hosts send equal calls at the same time. All equal calls share one handle.
 """
 
 from __future__ import annotations

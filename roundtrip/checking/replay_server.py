@@ -62,7 +62,7 @@ class ReplayServer:
             journal: The previous leg's journal; None for the first leg.
             answers: The answers that the request brings.
             decisions: The call's approval decisions.
-            bodies: How far the body runs.
+            bodies: The point up to which the body runs.
         """
         responses = {answer.question.key: response for answer in answers if (response := _response(answer)) is not None}
         client = await self._client(call.kinds)

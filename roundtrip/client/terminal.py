@@ -60,7 +60,7 @@ class Terminal:
         if self._pending_line is None:
             self._pending_line = Future()
             self._pending_line.set_running_or_notify_cancel()
-            # Use a daemon thread. At exit, the process would wait for a worker thread from the event loop.
+            # Use a daemon thread. At exit, the process would wait for any worker thread that the event loop started.
             Thread(target=_read_line, args=(sys.stdin.fileno(), self._pending_line), daemon=True).start()
         line = await asyncio.wrap_future(self._pending_line)
         self._pending_line = None

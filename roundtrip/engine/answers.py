@@ -238,7 +238,7 @@ class Answers(NodeOutcomes):
         return outcome
 
     def _take(self, names: tuple[str, ...], response: InputResponse | None) -> None:
-        """Note that an answer was read. It replaces the answers under the question's former names."""
+        """Record that an answer was read. It replaces the answers under the question's former names."""
         self._tell_read(names[0], response, "taken")
         for former in names[1:]:
             self.entries.pop(former, None)

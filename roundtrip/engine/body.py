@@ -99,7 +99,7 @@ class Body:
         self._made.append(key)
 
     def put(self, key: str) -> None:
-        """Note that the body now awaits a question that it has created."""
+        """Record that the body now awaits a question that it has created."""
         if key in self._made:
             self._made.remove(key)
 
@@ -258,8 +258,8 @@ class Body:
         if name in plan.names:
             stale = [plan.nodes[index].key for index in plan.downstream(plan.names[name])]
             return [key for key in [*stale, *turns] if key not in but]
-        # The body may not have reached an external question from an earlier leg. Then no later name depends on the
-        # question.
+        # Perhaps the body has not yet reached an external question from an earlier leg. Then no later name depends on
+        # the question.
         turn = turns.get(name, len(turns))
         return [key for key, asked in turns.items() if asked > turn and key not in but]
 

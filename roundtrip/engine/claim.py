@@ -1,7 +1,7 @@
 """The contract between a leg and the ledger. The ledger ensures that a body runs once, even if the call's legs reach
 different instances.
 
-A leg that brings a token claims its call before it runs anything. The leg reports the start of its body, and later the
+A leg with a token claims the call before the leg runs anything. The leg reports the start of its body, and later the
 body's result. A suspension releases the claim, because the next leg continues the call.
 """
 

@@ -19,7 +19,7 @@ KEY_GONE: Final = ("key",)
 """Reported as the difference if none of the server's keys can verify a pin."""
 
 _UNANSWERED: Final = (Reason.NEW, Reason.RENAMED, Reason.OTHER_BUILD)
-"""Reasons to ask a question that has no answer under its own name."""
+"""Reasons to ask a question when no answer is stored under the question's name."""
 
 
 class KnownAnswers:

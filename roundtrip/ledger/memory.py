@@ -80,8 +80,8 @@ class MemoryLedger(EntryLedger):
 
     Args:
         max_bytes: The approximate size limit. A full ledger grants no new claims until an entry expires, because
-            forgetting an entry early could let a body run twice. An account gets no new claim once it uses as much
-            memory as is still free. So one account can fill at most half of the ledger, and two accounts a third each.
+            forgetting an entry early could let a body run twice. An account gets no new claim if it uses more memory
+            than is free. So one account can fill at most half of the ledger, and two accounts a third each.
         system: The clock.
     """
 

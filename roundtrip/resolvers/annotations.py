@@ -1,4 +1,4 @@
-"""Annotations: the marker on a parameter, and the question that a resolver's return annotation names.
+"""Annotations: a parameter's marker, and the question in a resolver's return annotation.
 
 A misplaced marker is rejected. Otherwise nothing would read the marker, and a client could fill the parameter.
 """

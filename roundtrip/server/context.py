@@ -52,9 +52,9 @@ class ApproveOptions(TypedDict, total=False):
 class Context(AskingContext[LifespanContextT, RequestT]):
     """Context that a tool's function receives as a parameter.
 
-    It extends the SDK's context with named questions. On 2026-07-28 a question ends the leg. On the next leg the
-    function runs again from its top, and each answered question returns at once. On older revisions the function waits
-    in place. On both, the code reads from top to bottom:
+    It extends the SDK's context with named questions. In revision 2026-07-28, a question ends the leg. On the next leg
+    the function runs again from its top, and each answered question returns at once. On older revisions the function
+    waits in place. On both, the code reads from top to bottom:
 
     ```python
     @server.tool()

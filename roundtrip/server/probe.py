@@ -184,7 +184,7 @@ class Probe:
 
     async def _facts(self, ctx: Context, *, claim: bool, look: str) -> dict[str, Any]:
         if look and not _MARK.fullmatch(look):
-            raise ToolError("look= must be a mark that claim=true returned")
+            raise ToolError("look= must be a mark from an earlier response to claim=true")
         identity = self._identity()
         facts: dict[str, Any] = {
             "instance": self.instance,

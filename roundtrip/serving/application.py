@@ -254,8 +254,8 @@ class Exchange:
 
 
 def closing(send: Send, state: ProcessState | None = None) -> Send:
-    """Wrap `send`, so that the response closes its connection. With a state, the connection is closed only while the
-    process is stopping.
+    """Wrap `send`, so that the response closes its connection. If a state is given, the connection is closed only while
+    the process is stopping.
     """
 
     async def send_and_close(message: Message) -> None:

@@ -33,7 +33,7 @@ class FastConnection(BoundedConnection, HttpToolsProtocol):
         self._is_dropping = False
         """True if further data is dropped."""
         self._surplus = 0
-        """Request bytes beyond the body and its framing allowance."""
+        """The number of request bytes beyond the body and its framing allowance."""
         self._is_at_start = False
         """True while the parser is at a position where a new request should begin."""
         self._head: bytes | None = None

@@ -201,7 +201,7 @@ class BodyWaits:
             if name in self.signals:
                 self.computed.fix(key, [self.signals[name]])
             elif until is not None and self.clock() >= until:
-                # Record the timeout. A signal that arrives after that changes nothing.
+                # Record the timeout. A later signal changes nothing.
                 self.computed.fix(key, [])
             else:
                 return Wait(until, name)

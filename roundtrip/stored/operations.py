@@ -67,7 +67,7 @@ class Backlog(NamedTuple):
 
 
 class CallOperations:
-    """Operator actions on a server's tasks, without the log."""
+    """Operator actions on a server's tasks. These actions are not written to the log."""
 
     def __init__(self, book: CallBook) -> None:
         self._book = book

@@ -352,7 +352,9 @@ async def _end(claim: CallLease, result: dict[str, Any] | None, error: ErrorData
 def leave_to_client(
     content: CallContent, entry: CallEntry, now: float, *, holder: str, features: Sequence[CallFeature] = ()
 ) -> None:
-    """Make a due call wait for a request from its client. The call keeps its answers and step results."""
+    """Change a call that is due, so that it waits for its client's next request. The call keeps its answers and step
+    results.
+    """
     if not entry.claim(holder, now, lease=0.0):
         return
     # `claim` counted a try, but tries must count only workers that die while they run the task.

@@ -126,8 +126,8 @@ class TaskMethods:
 
     Args:
         book: The server's tasks.
-        parts: The server's keys, with which the client is identified.
-        stamp: Returns the server's description for result metadata.
+        parts: The server's keys. They are needed to identify the client.
+        stamp: Returns the description of the server that is added to each result's metadata.
     """
 
     def __init__(self, book: CallBook, parts: Parts, stamp: Callable[[], dict[str, Any]]) -> None:

@@ -216,7 +216,7 @@ def _invalid_numbers(field: FormField, shape: Mapping[str, Any]) -> Iterator[Any
 
 
 def clearance(field: FormField, bound: float) -> float:
-    """Return a distance from a bound. The distance is large enough to survive rounding."""
+    """Return how far a value must lie from its limit. The distance is large enough to survive rounding."""
     return max(1, abs(bound) // 1000) if field.kind is FieldKind.NUMBER else 1
 
 

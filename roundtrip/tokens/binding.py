@@ -87,7 +87,7 @@ def rejection_of(binding: TokenBinding, wanted: bytes) -> RejectionReason:
 
 
 def audience_digest(audience: str | None) -> bytes:
-    """Return the digest of a service name. Also return a digest if the name is None."""
+    """Return the digest of a service name, even if the name is None."""
     return _digest("" if audience is None else f"audience:{audience}")[:_NAME_BYTES]
 
 

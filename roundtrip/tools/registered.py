@@ -73,10 +73,10 @@ class ForeignParameters(Protocol):
         ...
 
     def reject(self, given: Any, subject: str, /) -> None:
-        """Reject a dependency of the other library in a place where roundtrip cannot resolve it.
+        """Reject another library's dependency marker in a place where roundtrip cannot resolve it.
 
         Raises:
-            InvalidSignature: The value is a dependency of the other library.
+            InvalidSignature: The value is a dependency marker of the other library.
         """
         ...
 
@@ -96,10 +96,10 @@ class ToolDefaults(NamedTuple):
         return {} if _DEPENDENCY_PACKAGES.isdisjoint(sys.modules) else self.foreign.filled(fn)
 
     def reject(self, given: Any, subject: str) -> None:
-        """Reject a dependency of another library in a place where roundtrip cannot resolve it.
+        """Reject another library's dependency marker in a place where roundtrip cannot resolve it.
 
         Raises:
-            InvalidSignature: The value is a dependency of another library.
+            InvalidSignature: The value is a dependency marker of another library.
         """
         if not _DEPENDENCY_PACKAGES.isdisjoint(sys.modules):
             self.foreign.reject(given, subject)

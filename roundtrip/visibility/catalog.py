@@ -143,7 +143,7 @@ class Catalog:
             kind: The kind of item.
             candidates: Names or URIs of items.
             work: Serves the request.
-            unseen: The request, if it has not passed a roundtrip middleware.
+            unseen: The request, if no roundtrip middleware has processed it; otherwise None.
         """
         if not self.has_gates(kind):
             return await work()

@@ -107,7 +107,7 @@ def _with_stored_calls(arguments: Namespace, work: Callable[[_CallAccess, Namesp
 
 
 async def _find_call(access: _CallAccess, text: str) -> str:
-    """Return the id of the stored call that a text names.
+    """Return the id of the stored call to which a text refers.
 
     Raises:
         CommandFailed: No stored call matches, or several match.

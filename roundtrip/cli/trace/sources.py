@@ -44,7 +44,8 @@ def view(
 
 
 def named_files(arguments: Namespace) -> list[str]:
-    """Return the transcripts that the command line names. If it names none, return those that the environment names.
+    """Return the transcripts that the command line names. If the command line names no transcript, return those that
+    the environment names.
 
     Raises:
         CommandFailed: Neither the command line nor the environment names a transcript.

@@ -119,7 +119,7 @@ class Instances:
         """
         if keys is not None and not self.takes_keys:
             raise Inapplicable(
-                "other keys need a function that makes a server with given keys: def make_server(keys): ..."
+                "to play other keys, pass a function that makes a server with given keys: def make_server(keys): ..."
             )
         if self._make is None:
             raise Inapplicable(f"{what} needs a function that makes the server: User(make_server), not User(server)")
@@ -161,7 +161,7 @@ class NetworkFleet:
     """The authenticated user, if any."""
     tracers: Sequence[Tracer] = ()
     patience: float = math.inf
-    """How many seconds a leg waits for a page. A task's status may stay the same for five times as long."""
+    """How many seconds a leg waits for a page. A task's status may stay unchanged for five times this limit."""
     links_only: bool = False
     """True for a client that declares URL mode but not forms."""
     messages: list[Message] = field(default_factory=list[Message])
@@ -185,7 +185,9 @@ class NetworkFleet:
 
     @property
     def is_in_memory(self) -> bool:
-        """Return True if requests reach the instances in memory. Such requests carry the sender's authentication."""
+        """Return True if requests go to the instances in memory, without a network. Such requests carry the sender's
+        authentication.
+        """
         return self.is_in_this_process and self.over == "memory" and not self.record_messages
 
     async def start(self) -> None:

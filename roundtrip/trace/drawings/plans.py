@@ -1,4 +1,4 @@
-"""Tool dependency drawings in every format, made from the plans that serve calls.
+"""Drawings of a tool's dependencies, in every format. They are made from the plans with which the server serves calls.
 
 Several tools share one drawing, with a frame around each tool, so the output is always one valid document.
 """

@@ -288,7 +288,9 @@ class CallIndex:
                         yield place, row
 
     def _is_rarer(self, facets: Sequence[Sequence[tuple[int, int]]], since: float) -> bool:
-        """Return True if fewer calls have the rarest facet than have been active since the given time."""
+        """Return True if the number of calls with the rarest facet is smaller than the number of calls active since the
+        given time.
+        """
         if not facets:
             return False
         rarest = sum(calls for _, calls in facets[0])

@@ -1,8 +1,8 @@
 """Transcript lines, in the form that readers parse: one JSON object for each event.
 
 A *serving* is one attempt at a leg: a request that reaches a function, or a worker's run. During a serving, the call
-may ask questions and receive answers; in the live era, it may do so several times. The serving then ends, or leaves its
-questions open. Each line reports everything since the previous line, so a leg needs only two lines.
+may ask questions and receive answers; in the live era, it may do so several times. At the end, the call has ended or
+waits for answers. Each line reports everything since the previous line, so a leg needs only two lines.
 
 A request with a rejected token never reaches a function, and gets a separate line. An operator action on a stored call
 also gets a separate line, as does a stored call that ends outside a leg.
@@ -151,7 +151,7 @@ class _RequestHead(_Head):
 
 
 class _ServingLine(_RequestHead):
-    """Members of every line that is written while a leg is served."""
+    """Fields of every line that is written while a leg is served."""
 
     call: str
     leg: int = Field(ge=1)
@@ -299,8 +299,8 @@ class StoppedLine(_Head):
     tool: str
     how: Literal["cancelled", "lost", "expired", "unstored", "joined"]
     """`cancelled`: the client or an operator cancelled the call. `lost`: its worker died. `expired`: its time to live
-    passed. `unstored`: the call asked a question while the store was down. `joined`: it repeated another call, which
-    continues for both.
+    passed. `unstored`: the call asked a question while the store was down. `joined`: the call repeated another call.
+    That call continues, and its result serves both.
     """
     joined: str | None = Field(default=None, description="The id of the repeated call, which continues.")
 

@@ -84,7 +84,7 @@ async def test_booking():
         [
             "SKIPPED * another instance needs a function that makes the server: User(make_server), not User(server)",
             "SKIPPED * a restart needs a function that makes the server: *",
-            "SKIPPED * other keys need a function that makes a server with given keys: *",
+            "SKIPPED * to play other keys, pass a function that makes a server with given keys: *",
         ]
     )
 
