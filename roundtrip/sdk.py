@@ -1,7 +1,7 @@
 """What roundtrip takes from inside the SDK's objects, all in this module.
 
-Most parts are found by their type, which is public, in the attributes of an object. A part that is known by its private
-name only makes roundtrip faster or adds one convenience. If the installed SDK lacks one, the log says so once, and
+A new object of the SDK shows under which names it keeps parts of public types. A part that is known by its private name
+only makes roundtrip faster or adds one convenience. If the installed SDK lacks one, the log says so once, and
 roundtrip works without it; see `docs/frameworks.md`.
 """
 
@@ -25,15 +25,19 @@ from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 from mcp.server.mcpserver.prompts import Prompt, PromptManager
 from mcp.server.mcpserver.resources import Resource, ResourceManager
 from mcp.server.mcpserver.resources.templates import ResourceSecurityError, ResourceTemplate
+from mcp.server.mcpserver.tools import ToolManager
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.message import MessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import InputRequiredResult, ProgressToken, PromptReference, RequestId
 from pydantic import AnyUrl, TypeAdapter
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 logger = logging.getLogger("roundtrip")
@@ -59,35 +63,67 @@ def missing_names(needed: Mapping[type, str], *, without: str) -> bool:
         without: What roundtrip lacks without the names.
     """
     for owner, names in needed.items():
-        constructor: Any = owner.__init__
+        code = getattr(owner.__init__, "__code__", None)
+        attributes: tuple[str, ...] = code.co_names if code is not None else ()
         for name in names.split():
-            if not (hasattr(owner, name[:-2]) if name.endswith("()") else name in constructor.__code__.co_names):
+            if not (hasattr(owner, name[:-2]) if name.endswith("()") else name in attributes):
                 logger.warning("mcp %s has no %s.%s: %s", version("mcp"), owner.__name__, name, without)
                 return True
     return False
 
 
-def attribute_of(owner: object, kind: type[Any]) -> str:
-    """Return the name of an SDK object's attribute whose value has this type. The type is public, unlike the name.
+_HAS_CALL_HANDLER: Final = not missing_names(
+    {MCPServer: "_handle_call_tool()"}, without="a call by an extension that intercepts tools may count as the client's"
+)
+missing_names({StreamableHTTPSessionManager: "_has_started"}, without="a stopped application cannot start again")
+missing_names({FuncMetadata: "_output_adapter()"}, without="results of typing.TypedDict need Python 3.12")
+missing_names({ResourceManager: "_resources"}, without="each read looks through all resources")
+
+
+@functools.cache
+def _part_names() -> Mapping[type[Any], str]:
+    """Return the names of the attributes that hold the parts of an SDK server.
+
+    A new server of the SDK shows the names. The author's own attributes could hold objects of the same types.
+    """
+    probe: MCPServer[Any] = MCPServer("probe")
+    kinds = (LowLevelServer, ToolManager, PromptManager, ResourceManager, InMemorySubscriptionBus)
+    return {kind: name for name, value in vars(probe).items() for kind in kinds if isinstance(value, kind)}
+
+
+@functools.cache
+def _routes_name() -> str | None:
+    """Return the name of the attribute that holds the author's routes, as a new server shows."""
+    probe: MCPServer[Any] = MCPServer("probe")
+    probe.custom_route("/", ["GET"])(_no_page)
+    return next((name for name, value in vars(probe).items() if isinstance(value, list) and value), None)
+
+
+async def _no_page(request: Request) -> Response:
+    return Response()
+
+
+def part_name(kind: type[Any]) -> str:
+    """Return the name of the attribute in which the SDK's servers keep a part. The type is public, unlike the name.
 
     Raises:
-        ImportError: The object has no such attribute.
+        ImportError: The SDK's servers have no such part.
     """
-    for name, value in vars(owner).items():
-        if isinstance(value, kind):
-            return name
-    raise ImportError(f"the installed mcp keeps no {kind.__name__} in its {type(owner).__name__}; {_FITTING}")
+    name = _part_names().get(kind)
+    if name is None:
+        raise ImportError(f"the installed mcp keeps no {kind.__name__} in its MCPServer; {_FITTING}")
+    return name
 
 
 def low_level_of(server: MCPServer[Any]) -> LowLevelServer[Any]:
     """Return the SDK's low-level server inside a server."""
-    return getattr(server, attribute_of(server, LowLevelServer))
+    return getattr(server, part_name(LowLevelServer))
 
 
 def routes_of(server: MCPServer[Any]) -> list[BaseRoute]:
     """Return the author's HTTP routes outside MCP, such as `ElicitUrl` pages."""
-    lists = [cast("list[object]", value) for value in vars(server).values() if isinstance(value, list)]
-    return [route for routes in lists for route in routes if isinstance(route, BaseRoute)]
+    name = _routes_name()
+    return list(getattr(server, name)) if name is not None else []
 
 
 class HookedServer(MCPServer[LifespanResultT]):
@@ -100,23 +136,25 @@ class HookedServer(MCPServer[LifespanResultT]):
         super().__init__(**sdk)
         low_level = low_level_of(self)
         # From now on, the SDK finds only visible prompts and resources, even among those that are registered later.
-        prompts, resources = attribute_of(self, PromptManager), attribute_of(self, ResourceManager)
+        prompts, resources = part_name(PromptManager), part_name(ResourceManager)
         setattr(self, prompts, _VisiblePrompts(getattr(self, prompts), self._is_visible))
-        self._resources = _VisibleResources(getattr(self, resources), self._is_visible)
-        setattr(self, resources, self._resources)
+        self.__resources = _VisibleResources(getattr(self, resources), self._is_visible)
+        setattr(self, resources, self.__resources)
         # The SDK reads this schema before any middleware runs, to check `Mcp-Param-*` headers. Before version 2.3, it
         # takes the schema from the tool list.
         low_level.get_tool_input_schema = self._tool_schema
         self._tool_handler = None
         for method in ("prompts/get", "resources/read", "tools/call"):
             entry = low_level.get_request_handler(method)
-            if entry is None or getattr(entry.handler, "__self__", None) is not self:
-                continue  # an extension intercepts tool calls
+            if entry is None:
+                continue
+            # An extension intercepts tool calls before they reach the SDK's handler.
+            is_intercepted = getattr(entry.handler, "__self__", None) is not self
             handler = entry.handler
-            if handler != self._handle_call_tool:
-                handler = functools.partial(self._handle, handler)
+            if handler != self._handle_call_tool and not (is_intercepted and _HAS_CALL_HANDLER):
+                handler = functools.partial(self.__handle, handler)
                 low_level.add_request_handler(method, entry.params_type, handler)
-            self._tool_handler = handler
+            self._tool_handler = None if is_intercepted else handler
 
     def _tool_schema(self, name: str) -> dict[str, Any] | None:
         """Return a tool's input schema for the SDK's header check, or None to skip the check."""
@@ -126,14 +164,14 @@ class HookedServer(MCPServer[LifespanResultT]):
         """Return a context manager for the SDK's handler. In it, the first lookup of an item counts as the client's."""
         raise NotImplementedError
 
-    async def _handle(self, handle: Callable[..., Awaitable[Any]], ctx: Any, params: Any) -> Any:
+    async def __handle(self, handle: Callable[..., Awaitable[Any]], ctx: Any, params: Any) -> Any:
         """Call an SDK handler. Its first lookup of an item counts as the client's lookup; see `_serving_client`."""
         with self._serving_client():
             return await handle(ctx, params)
 
     async def _handle_call_tool(self, ctx: Any, params: Any) -> Any:
         # The SDK's method of this name. The SDK's extensions intercept tool calls before this method runs.
-        return await self._handle(super()._handle_call_tool, ctx, params)
+        return await self.__handle(super()._handle_call_tool, ctx, params)
 
     def _has_own_tool_handler(self) -> bool:
         """Return True if the SDK's own handler, which uses `call_tool`, is registered for tool calls."""
@@ -171,7 +209,7 @@ class HookedServer(MCPServer[LifespanResultT]):
 
     def _resources_for(self, uri: str) -> Iterator[str]:
         """Yield the registered URIs and URI templates that match a URI, in lookup order."""
-        return self._resources.matching(uri)
+        return self.__resources.matching(uri)
 
 
 class _VisiblePrompts(PromptManager):
@@ -237,7 +275,7 @@ def connection_of(session: ServerSession) -> Connection:
     """Return the connection that a request came over."""
     # Only the connection knows a request's session. In all transports but one, any client can set the session header.
     connection = vars(session).get("_connection")
-    return connection if connection is not None else getattr(session, attribute_of(session, Connection))
+    return connection or next(value for value in vars(session).values() if isinstance(value, Connection))
 
 
 def session_id_of(session: ServerSession) -> str | None:
@@ -298,11 +336,15 @@ class RestartingManager(StreamableHTTPSessionManager):
         try:
             async with super().run():
                 self.is_running = True
-                yield
+                try:
+                    yield
+                finally:
+                    # No request may begin while the server's lifespan ends.
+                    self.is_running = False
         finally:
             if not is_second:
                 # Reset the SDK's own flag, so that its manager can run again.
-                self.is_running = self._is_claimed = self._has_started = False
+                self._is_claimed = self._has_started = False
 
 
 def remove_log_handlers() -> bool:

@@ -1,7 +1,7 @@
 """FastMCP's names that roundtrip uses. Only this module imports them.
 
 It also re-exports public names (`import Tool as Tool`), so that an unsupported FastMCP version fails at import with a
-single message. Private parts are found by their types, which are public, in the attributes of FastMCP's objects.
+single message. New objects of FastMCP show under which private names they keep their parts.
 
 `LocalProvider.add_tool`, `.add_prompt` and `.add_resource` are public. All decorators and `add_` methods of a server
 call them with the author's function, so roundtrip replaces them on the instance.
@@ -13,12 +13,15 @@ In a FastMCP without it, only a tool with the requested name counts as called, s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, Final, NamedTuple, cast
 
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.request_state import RequestStateSecurity
 from mcp_types import CallToolResult
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 try:
@@ -46,13 +49,13 @@ try:
     from fastmcp.server.providers.fastmcp_provider import FastMCPProvider, FastMCPProviderTool
     from fastmcp.server.sessions import UserSession
     from fastmcp.server.transforms import Transform as Transform
+    from fastmcp.server.transforms.search import RegexSearchTransform
     from fastmcp.server.transforms.search.base import BaseSearchTransform
     from fastmcp.tools import Tool as Tool
     from fastmcp.tools.base import ToolResult
     from fastmcp.tools.function_tool import FunctionTool
     from fastmcp.tools.function_tool import ToolMeta as ToolMeta
     from fastmcp.tools.tool_transform import TransformedTool as TransformedTool
-    from fastmcp.utilities.components import FastMCPComponent
     from fastmcp.utilities.types import is_class_member_of_type
     from fastmcp.utilities.versions import VersionSpec as VersionSpec
     from uncalled_for import get_dependency_parameters
@@ -63,8 +66,6 @@ except ImportError as error:
     ) from error
 
 logger = logging.getLogger("roundtrip")
-
-T = TypeVar("T")
 
 _is_client_tool_call: Final[Callable[[], bool] | None] = getattr(dependencies, "_is_client_tool_call", None)
 if _is_client_tool_call is None:
@@ -83,31 +84,77 @@ LISTS: Final = ("list_tools", "list_prompts", "list_resources", "list_resource_t
 """Server methods that list components."""
 
 
-def _parts_of(owner: object, kind: type[T]) -> Iterator[T]:
-    """Yield the values of one type among an object's attributes, and among the items of its lists and dicts."""
-    private = cast("dict[str, object] | None", getattr(owner, "__pydantic_private__", None))
-    for value in (vars(owner) | (private or {})).values():
-        if isinstance(value, dict):
-            yield from (each for each in cast("dict[object, object]", value).values() if isinstance(each, kind))
-        elif isinstance(value, list):
-            yield from (each for each in cast("list[object]", value) if isinstance(each, kind))
-        elif isinstance(value, kind):
-            yield value
+class _Names(NamedTuple):
+    """The attributes in which FastMCP's objects keep their parts, and the class around a namespaced provider."""
+
+    low_level: str
+    policy: str
+    components: str
+    routes: str
+    call_tool: str
+    wrapper: type[Any] | None
+    inner: str
+
+
+@cache
+def _names() -> _Names:
+    """Return the names under which new objects of FastMCP keep known parts.
+
+    The author's own attributes could hold objects of the same types.
+
+    Raises:
+        ImportError: FastMCP's objects do not keep such a part.
+    """
+    policy, search = RequestStateSecurity.ephemeral(), RegexSearchTransform(call_tool_name="call the tool")
+    probe, child = FastMCP[Any]("probe", request_state_security=policy), FastMCP[Any]("child")
+    probe.custom_route("/", ["GET"])(_no_page)
+    local = providers_of(probe)[0]
+    local.add_tool(Tool.from_function(_no_tool))
+    probe.mount(child, namespace="child")
+    mounted = probe.providers[-1]
+    is_wrapped = not isinstance(mounted, FastMCPProvider)
+    return _Names(
+        low_level=_name_in(probe, lambda value: isinstance(value, LowLevelServer)),
+        policy=_name_in(probe, lambda value: value is policy),
+        components=_name_in(local, lambda value: isinstance(value, dict) and value != {}),
+        routes=_name_in(probe, lambda value: _begins_with(value, BaseRoute)),
+        call_tool=_name_in(search, lambda value: value == "call the tool"),
+        wrapper=type(mounted) if is_wrapped else None,
+        inner=_name_in(mounted, lambda value: isinstance(value, Provider)) if is_wrapped else "",
+    )
+
+
+async def _no_page(request: Request) -> Response:
+    return Response()
+
+
+async def _no_tool() -> None: ...
+
+
+def _begins_with(value: object, kind: type[Any]) -> bool:
+    return isinstance(value, list) and isinstance(next(iter(cast("list[object]", value)), None), kind)
+
+
+def _name_in(owner: object, is_part: Callable[[object], bool]) -> str:
+    for name, value in vars(owner).items():
+        if is_part(value):
+            return name
+    raise ImportError(f"this FastMCP keeps a part of its {type(owner).__name__} elsewhere; install FastMCP 4.2")
 
 
 def low_level_of(mcp: FastMCP[Any]) -> LowLevelServer[Any]:
     """Return the SDK's low-level server inside a FastMCP server."""
-    return next(_parts_of(mcp, LowLevelServer))
+    return getattr(mcp, _names().low_level)
 
 
 def policy_of(mcp: FastMCP[Any]) -> RequestStateSecurity | None:
     """Return the request-state policy that the author passed to a server."""
-    return next(_parts_of(mcp, RequestStateSecurity), None)
+    return getattr(mcp, _names().policy)
 
 
 def components_of(provider: LocalProvider) -> Iterable[Any]:
     """Return a provider's tools, prompts and resources."""
-    return list(_parts_of(provider, FastMCPComponent))
+    return list(getattr(provider, _names().components).values())
 
 
 def providers_of(mcp: FastMCP[Any]) -> list[LocalProvider]:
@@ -117,23 +164,22 @@ def providers_of(mcp: FastMCP[Any]) -> list[LocalProvider]:
 
 def mounted_by(provider: object) -> FastMCP[Any] | None:
     """Return the server that a provider mounts, or None if it mounts no server."""
-    # A server that is mounted with a namespace has a provider around its own.
-    while not isinstance(provider, FastMCPProvider):
-        if provider is None or not type(provider).__module__.startswith("fastmcp."):
-            return None
-        provider = next(_parts_of(provider, Provider), None)
-    return provider.server
+    names = _names()
+    while names.wrapper is not None and isinstance(provider, names.wrapper):
+        provider = getattr(provider, names.inner)
+    return provider.server if isinstance(provider, FastMCPProvider) else None
 
 
 def passes_calls_on(mcp: FastMCP[Any], name: str) -> bool:
-    """Return True if this tool belongs to a search, whose tools call another tool that their arguments name."""
-    return any(name in _parts_of(each, str) for each in mcp.transforms if isinstance(each, BaseSearchTransform))
+    """Return True if this tool belongs to a search, and calls another tool that its arguments name."""
+    searches = (each for each in mcp.transforms if isinstance(each, BaseSearchTransform))
+    return any(getattr(each, _names().call_tool, None) == name for each in searches)
 
 
 def routes_of(mcp: FastMCP[Any]) -> list[BaseRoute]:
     """Return the author's HTTP pages, which are not part of MCP, also of mounted servers."""
     mounted = (server for provider in mcp.providers if (server := mounted_by(provider)) is not None)
-    return [*_parts_of(mcp, BaseRoute), *(route for server in mounted for route in routes_of(server))]
+    return [*getattr(mcp, _names().routes), *(route for server in mounted for route in routes_of(server))]
 
 
 def has_generated_name(mcp: FastMCP[Any]) -> bool:

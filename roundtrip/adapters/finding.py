@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from mcp.server import MCPServer
@@ -12,11 +13,12 @@ from mcp.server.mcpserver.prompts import PromptManager
 from mcp.server.mcpserver.resources import ResourceManager
 from mcp.server.mcpserver.tools import ToolManager
 from mcp.server.mcpserver.utilities.logging import get_logger
+from mcp.server.subscriptions import InMemorySubscriptionBus
 from typing_extensions import TypeIs
 
 from roundtrip.adapters.installation import installation_in
 from roundtrip.on_demand import load_on_use
-from roundtrip.sdk import attribute_of, low_level_of
+from roundtrip.sdk import low_level_of, part_name
 from roundtrip.server.attach import Attached
 from roundtrip.server.server import Server
 
@@ -94,7 +96,7 @@ def attached(server: object) -> Attached | None:
 
 
 def _manager(server: MCPServer[Any], kind: type[ManagerT]) -> ManagerT:
-    return getattr(server, attribute_of(server, kind))
+    return getattr(server, part_name(kind))
 
 
 def functions_of(server: MCPServer[Any]) -> Iterator[tuple[str, str, Callable[..., Any]]]:
@@ -119,12 +121,15 @@ def takes_tool(server: MCPServer[Any], name: str) -> bool:
 
 def put_tool(server: MCPServer[Any], tool: Tool) -> None:
     """Register a tool object, which replaces any tool with the same name."""
-    manager = _manager(server, ToolManager)
-    tools = {each.name: each for each in manager.list_tools()} | {tool.name: tool}
-    manager.__init__(manager.warn_on_duplicate_tools, tools=list(tools.values()))
+    getattr(_manager(server, ToolManager), _tools_name())[tool.name] = tool
 
 
 def bus_of(server: MCPServer[Any]) -> SubscriptionBus | None:
     """Return the bus that announces changes to clients."""
-    buses = (each for each in vars(server).values() if hasattr(each, "publish") and hasattr(each, "subscribe"))
-    return cast("SubscriptionBus | None", next(buses, None))
+    return getattr(server, part_name(InMemorySubscriptionBus))
+
+
+@cache
+def _tools_name() -> str:
+    """Return the name of the attribute in which the SDK's manager keeps its tools, as a new manager shows."""
+    return next(name for name, value in vars(ToolManager(tools=[])).items() if isinstance(value, dict))

@@ -3,15 +3,11 @@
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from importlib.metadata import version
-from typing import Final, Self
+from typing import Self
 
 from mcp.client import Client
 from mcp.client.session import ClientSession
 from mcp_types import ClientCapabilities, ElicitationCapability, UrlElicitationCapability
-
-from roundtrip.sdk import missing_names
-
-_NEEDED: Final = {Client: "_build_session()", ClientSession: "_build_capabilities()"}
 
 
 class LinkClient(Client):
@@ -23,7 +19,7 @@ class LinkClient(Client):
         Raises:
             RuntimeError: The installed SDK does not let a client leave forms out.
         """
-        if missing_names(_NEEDED, without="no client can declare links without forms"):
+        if not (hasattr(Client, "_build_session") and hasattr(ClientSession, "_build_capabilities")):
             raise RuntimeError(f"a client with links only needs another mcp than {version('mcp')}; play another client")
         await super().__aenter__()
         return self

@@ -349,7 +349,9 @@ class _Envelope(Connection):
         """Create a missing attribute on first use. Most requests need only the capabilities. When another attribute
         is read, create all attributes.
         """
-        envelope = self.__dict__["_envelope"]
+        if "_envelope" not in self.__dict__:  # a copy that is being made
+            raise AttributeError(name)
+        envelope = self._envelope
         capabilities = envelope[CLIENT_CAPABILITIES_META_KEY]
         if name == "client_capabilities":
             try:

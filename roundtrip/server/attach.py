@@ -87,7 +87,7 @@ def install(
         parts, service=server.name, make_context=legs.context_of, subject_of=subject_of
     )
     # The list has no span middleware if the author removed it.
-    server.middleware[:] = [LazySpans(entry) if _makes_spans(entry) else entry for entry in server.middleware]
+    server.middleware[:] = [_lazy(entry) if _makes_spans(entry) else entry for entry in server.middleware]
     server.lifespan = _recorded(server.lifespan, legs)
     return legs
 
@@ -300,6 +300,11 @@ def wrap(
 def _makes_spans(middleware: object) -> bool:
     kind = type(middleware)
     return kind.__name__ == "OpenTelemetryMiddleware" and kind.__module__.startswith("mcp.server.")
+
+
+def _lazy(spans: ServerMiddleware[Any]) -> ServerMiddleware[Any]:
+    """Make spans lazy. The result also has the class of the SDK's middleware, by which authors find and remove it."""
+    return type("LazySpans", (LazySpans, type(spans)), {})(spans)
 
 
 class LazySpans:

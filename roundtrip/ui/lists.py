@@ -175,7 +175,7 @@ def _position(text: str) -> CallPosition:
     try:
         return float(started), _parse_number(number)
     except ValueError:
-        raise ValueError("`after` must be the `next` value of an earlier response") from None
+        raise ValueError("after must be the `next` value of an earlier response") from None
 
 
 def _parse_line_position(text: str) -> tuple[float, int, int] | None:

@@ -99,7 +99,7 @@ def test_call_whose_transcript_is_gone_is_answered_on_its_page(tab: Tab, ui: UiP
     expect(tab.page.locator("#tool")).to_have_text("ask_twice")
     expect(tab.page.locator("#state")).to_contain_text("awaiting_input")
     expect(tab.page.locator("#stored-state")).to_contain_text("asking")
-    expect(tab.page.locator("#facts")).to_contain_text("they were pruned")
+    expect(tab.page.locator("#facts")).to_contain_text("its lines were pruned")
     answer(tab, "3")
     run(lambda: asked(kept, "b"))
     expect(tab.page.locator("#stored-questions")).to_contain_text("B?")

@@ -1,7 +1,9 @@
 """What `seams` and `Server` use of the SDK is still there, and means what it did."""
 
 import inspect
-from typing import get_type_hints
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, cast, get_type_hints
 
 import pytest
 from mcp.server import MCPServer
@@ -10,6 +12,7 @@ from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from roundtrip import Server
+from roundtrip.sdk import RestartingManager
 from roundtrip.server.server import SdkOptions
 
 pytestmark = pytest.mark.anyio
@@ -65,3 +68,18 @@ def test_server_adds_only_api_names_and_one_for_the_package() -> None:
     added = {name for name in {*dir(Server()), *vars(Server())} if not name.startswith("_")} - {*dir(MCPServer())}
     api = "allow_tools disable enable identity ledger local_provider overrides signal verify_ticket"
     assert added == {*api.split(), "internals"}
+
+
+async def test_no_request_begins_while_the_lifespan_ends() -> None:
+    seen: list[bool] = []
+
+    @asynccontextmanager
+    async def lifespan(_: MCPServer[Any]) -> AsyncGenerator[None]:
+        yield
+        seen.append(cast("RestartingManager", server.session_manager).is_running)
+
+    server = Server[Any]("shop", lifespan=lifespan)
+    server.streamable_http_app()
+    async with server.session_manager.run():
+        assert cast("RestartingManager", server.session_manager).is_running
+    assert seen == [False]

@@ -52,7 +52,7 @@ def test_a_test_of_each_feature_and_repeated_request_passes(tmp_path: Path) -> N
                 continue
             project.serve(SHOP, module)
             source = to_test(call, era, module)
-            assert ("give User visits=" in source) is name.startswith("page")
+            assert ("pass visits= to User" in source) is name.startswith("page")
             (project.folder / f"test_{name}_{short}.py").write_text(source, encoding="utf-8")
             expected[f"{name}_{short}"] = {"passed"}
     for name, story in STORIES.items():
@@ -95,7 +95,7 @@ def test_generated_tests_pass_once_the_logins_are_filled_in(recording: Recording
     project.generate(recording, name="without", server="desk")
     ended, out = project.run()
     assert ended == {**{name: {"passed"} for name in decisions}, "without": {"failed"}}, out
-    assert "pass Approver headers=" in out
+    assert "pass Approver the headers=" in out
     # Each has this approval. Now the person who decides reads other words.
     project.serve(DESK_IN_MEMORY.replace("Refund {amount} for", "Give {amount} away for"), "desk")
     ended, out = project.run()
