@@ -1,4 +1,4 @@
-"""What roundtrip takes from inside the SDK's objects, all in this module.
+"""Access to the private parts of the SDK's objects, all in this module.
 
 A new object of the SDK shows under which names it keeps parts of public types. A part that is known by its private name
 only makes roundtrip faster or adds one convenience. If the installed SDK lacks one, the log says so once, and

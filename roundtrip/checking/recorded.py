@@ -144,7 +144,7 @@ class RecordedRound:
 
 
 class RoundEnding(Enum):
-    """How a call ended after its last round."""
+    """A call's end, after its last round."""
 
     BODY = "body"
     DECLINED = "declined"
