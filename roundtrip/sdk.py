@@ -25,11 +25,9 @@ from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 from mcp.server.mcpserver.prompts import Prompt, PromptManager
 from mcp.server.mcpserver.resources import Resource, ResourceManager
 from mcp.server.mcpserver.resources.templates import ResourceSecurityError, ResourceTemplate
-from mcp.server.mcpserver.tools import ToolManager
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import NoBackChannelError
 from mcp.shared.message import MessageMetadata
@@ -80,39 +78,44 @@ missing_names({FuncMetadata: "_output_adapter()"}, without="results of typing.Ty
 missing_names({ResourceManager: "_resources"}, without="each read looks through all resources")
 
 
-@functools.cache
-def _part_names() -> Mapping[type[Any], str]:
-    """Return the names of the attributes that hold the parts of an SDK server.
+def name_in(owner: object, is_part: Callable[[object], bool], *, cure: str = _FITTING) -> str:
+    """Return the name of the attribute in which a new object keeps a part.
 
-    A new server of the SDK shows the names. The author's own attributes could hold objects of the same types.
+    Raises:
+        ImportError: The object keeps no such part.
     """
-    probe: MCPServer[Any] = MCPServer("probe")
-    kinds = (LowLevelServer, ToolManager, PromptManager, ResourceManager, InMemorySubscriptionBus)
-    return {kind: name for name, value in vars(probe).items() for kind in kinds if isinstance(value, kind)}
+    for name, value in vars(owner).items():
+        if is_part(value):
+            return name
+    raise ImportError(f"roundtrip needs a part that this {type(owner).__name__} does not keep; {cure}")
 
 
-@functools.cache
-def _routes_name() -> str | None:
-    """Return the name of the attribute that holds the author's routes, as a new server shows."""
-    probe: MCPServer[Any] = MCPServer("probe")
-    probe.custom_route("/", ["GET"])(_no_page)
-    return next((name for name, value in vars(probe).items() if isinstance(value, list) and value), None)
+def begins_with(value: object, kind: type[Any]) -> bool:
+    """Return True for a list whose first item has a type."""
+    return isinstance(value, list) and isinstance(next(iter(cast("list[object]", value)), None), kind)
 
 
-async def _no_page(request: Request) -> Response:
+async def no_page(request: Request) -> Response:
+    """Serve an empty page. A new object that has it shows where it keeps pages."""
     return Response()
 
 
+@functools.cache
+def _new_server() -> MCPServer[Any]:
+    """Return a server with one page. The author's own servers could have more attributes with a part's type."""
+    server: MCPServer[Any] = MCPServer("probe")
+    server.custom_route("/", ["GET"])(no_page)
+    return server
+
+
+@functools.cache
 def part_name(kind: type[Any]) -> str:
     """Return the name of the attribute in which the SDK's servers keep a part. The type is public, unlike the name.
 
     Raises:
         ImportError: The SDK's servers have no such part.
     """
-    name = _part_names().get(kind)
-    if name is None:
-        raise ImportError(f"the installed mcp keeps no {kind.__name__} in its MCPServer; {_FITTING}")
-    return name
+    return name_in(_new_server(), lambda value: isinstance(value, kind) or begins_with(value, kind))
 
 
 def low_level_of(server: MCPServer[Any]) -> LowLevelServer[Any]:
@@ -122,8 +125,7 @@ def low_level_of(server: MCPServer[Any]) -> LowLevelServer[Any]:
 
 def routes_of(server: MCPServer[Any]) -> list[BaseRoute]:
     """Return the author's HTTP routes outside MCP, such as `ElicitUrl` pages."""
-    name = _routes_name()
-    return list(getattr(server, name)) if name is not None else []
+    return list(getattr(server, part_name(BaseRoute)))
 
 
 class HookedServer(MCPServer[LifespanResultT]):

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, NamedTuple, cast
 
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.request_state import RequestStateSecurity
 from mcp_types import CallToolResult
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute
+
+from roundtrip.sdk import begins_with, name_in, no_page
 
 try:
     from fastmcp import FastMCP as FastMCP
@@ -107,7 +107,7 @@ def _names() -> _Names:
     """
     policy, search = RequestStateSecurity.ephemeral(), RegexSearchTransform(call_tool_name="call the tool")
     probe, child = FastMCP[Any]("probe", request_state_security=policy), FastMCP[Any]("child")
-    probe.custom_route("/", ["GET"])(_no_page)
+    probe.custom_route("/", ["GET"])(no_page)
     local = providers_of(probe)[0]
     local.add_tool(Tool.from_function(_no_tool))
     probe.mount(child, namespace="child")
@@ -117,29 +117,17 @@ def _names() -> _Names:
         low_level=_name_in(probe, lambda value: isinstance(value, LowLevelServer)),
         policy=_name_in(probe, lambda value: value is policy),
         components=_name_in(local, lambda value: isinstance(value, dict) and value != {}),
-        routes=_name_in(probe, lambda value: _begins_with(value, BaseRoute)),
+        routes=_name_in(probe, lambda value: begins_with(value, BaseRoute)),
         call_tool=_name_in(search, lambda value: value == "call the tool"),
         wrapper=type(mounted) if is_wrapped else None,
         inner=_name_in(mounted, lambda value: isinstance(value, Provider)) if is_wrapped else "",
     )
 
 
-async def _no_page(request: Request) -> Response:
-    return Response()
-
-
 async def _no_tool() -> None: ...
 
 
-def _begins_with(value: object, kind: type[Any]) -> bool:
-    return isinstance(value, list) and isinstance(next(iter(cast("list[object]", value)), None), kind)
-
-
-def _name_in(owner: object, is_part: Callable[[object], bool]) -> str:
-    for name, value in vars(owner).items():
-        if is_part(value):
-            return name
-    raise ImportError(f"this FastMCP keeps a part of its {type(owner).__name__} elsewhere; install FastMCP 4.2")
+_name_in = partial(name_in, cure="install FastMCP 4.2, or a later version of mcp-roundtrip")
 
 
 def low_level_of(mcp: FastMCP[Any]) -> LowLevelServer[Any]:

@@ -18,7 +18,7 @@ from typing_extensions import TypeIs
 
 from roundtrip.adapters.installation import installation_in
 from roundtrip.on_demand import load_on_use
-from roundtrip.sdk import low_level_of, part_name
+from roundtrip.sdk import low_level_of, name_in, part_name
 from roundtrip.server.attach import Attached
 from roundtrip.server.server import Server
 
@@ -132,4 +132,4 @@ def bus_of(server: MCPServer[Any]) -> SubscriptionBus | None:
 @cache
 def _tools_name() -> str:
     """Return the name of the attribute in which the SDK's manager keeps its tools, as a new manager shows."""
-    return next(name for name, value in vars(ToolManager(tools=[])).items() if isinstance(value, dict))
+    return name_in(ToolManager(tools=[]), lambda value: isinstance(value, dict))

@@ -9,6 +9,7 @@ questions. `Attached` holds a server's roundtrip parts, which other modules use.
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
@@ -96,7 +97,7 @@ def _make_context(**options: Any) -> Context[Any, Any]:
     return context.Context(**options)
 
 
-class Attached:
+class Attached(ABC):
     """One server's roundtrip parts: those that its legs use, its stored calls, and its overrides for tests."""
 
     low_level: LowLevelServer[Any]
@@ -131,23 +132,23 @@ class Attached:
         return self._routes()
 
     @property
+    @abstractmethod
     def plans(self) -> Mapping[str, Plan]:
         """Return each tool's plan for filling its parameters, by tool name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def asking_item(self, kind: Shelf, identifier: str) -> str | None:
         """Return the name of the asking prompt, or the template of the asking resource, that serves this name or URI;
         None if no asking item serves it.
         """
-        raise NotImplementedError
 
     def identity(self) -> probe.Identity:
         """Return the facts that all instances of the service must share. Register all tools first."""
         identity = self._identity()
         return identity if self.stored_calls is None else identity._replace(channels=self.stored_calls.channel_names)
 
-    def _identity(self) -> probe.Identity:
-        raise NotImplementedError
+    @abstractmethod
+    def _identity(self) -> probe.Identity: ...
 
     def own_lifespan(self) -> AbstractAsyncContextManager[Any]:
         """Return the server's lifespan, for use without a transport."""

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import tomllib
 import venv
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 __all__ = ["BETWEEN", "CLIENTS", "FRAMEWORKS", "NEWEST", "OLDEST", "WINDOW", "OwnEnvironment"]
@@ -24,7 +26,7 @@ class OwnEnvironment(NamedTuple):
 
     folder: Path
     packages: tuple[str, ...]
-    older_packages: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - never changed
+    older_packages: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
     @property
     def python(self) -> Path:
@@ -34,7 +36,7 @@ class OwnEnvironment(NamedTuple):
         """Install missing packages. Raise SubprocessError with the reason if pip fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
         done = self.folder / "done"
-        wanted = "\n".join([*self.packages, str(self.older_packages), sys.version, str(_PROJECT)])
+        wanted = "\n".join([*self.packages, str(dict(self.older_packages)), sys.version, str(_PROJECT)])
         with (self.folder / "lock").open("w") as lock:
             # If several processes need it, one installs.
             fcntl.flock(lock, fcntl.LOCK_EX)
