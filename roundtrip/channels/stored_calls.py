@@ -48,6 +48,7 @@ from roundtrip.stored.model_answers import AnswersInvalid, AnswersRefused, names
 from roundtrip.stored.service import CallService
 from roundtrip.switches import PROBE_TOOL
 from roundtrip.tools.failures import store_down
+from roundtrip.tools.options import tool
 from roundtrip.tools.replies import text_result
 
 if TYPE_CHECKING:
@@ -172,7 +173,8 @@ class StoredCalls(LegExtension):
 
         takes_answers = "model" in channels.names
         server.add_tool(
-            continue_call if takes_answers else continue_without_answers,
+            # The call that it continues has asked for consent.
+            tool(consent=False)(continue_call if takes_answers else continue_without_answers),
             name=CONTINUE_TOOL,
             title="Continue a call",
             description=_DESCRIPTION_WITH_ANSWERS if takes_answers else _DESCRIPTION,

@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from roundtrip.stored.worker import DistributedEngine
     from roundtrip.tasks import extension
     from roundtrip.tokens.tickets import Ticket
-    from roundtrip.tools import failures
+    from roundtrip.tools import consent_rules, failures
+    from roundtrip.tools.consent_rules import ConsentRule
 else:
     load_on_use(
         globals(),
@@ -67,6 +68,7 @@ else:
         "roundtrip.http.fast_lane",
         "roundtrip.server.probe",
         "roundtrip.tasks.extension",
+        "roundtrip.tools.consent_rules",
         "roundtrip.tools.failures",
     )
 
@@ -155,6 +157,9 @@ class Server(PromptsAndResources[LifespanResultT]):
             set.
         max_token_bytes: The maximum token size. The server neither makes nor accepts a longer token.
         max_journal_bytes: The maximum number of bytes that a call may remember.
+        consent: Which tools without `confirm=` ask their users before they run. With `"destructive"`, all tools except
+            those with `readOnlyHint=True` or `destructiveHint=False`; with `"marked"`, only tools with
+            `destructiveHint=True`. A function takes a tool and returns True if it asks. By default no tool asks.
         strict_input_validation: Check arguments against the tool's JSON schema without coercing them.
         mask_error_details: Tell clients that a tool crashed, but hide the error text. The text of a `ToolError` is
             always sent. By default clients get all texts, but `roundtrip serve` masks them unless `--show-errors` is
@@ -193,6 +198,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         run_tasks: bool | Literal["own"] | None = None,
         task_engine: DistributedEngine | None = None,
         fast_lane: bool | None = None,
+        consent: ConsentRule | Literal[False] | None = None,
         strict_input_validation: bool = False,
         mask_error_details: bool | None = None,
         dereference_schemas: bool = True,
@@ -209,6 +215,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         bus = options.get("subscriptions")
         given = options.get("request_state_security")
         parts = parts_of(name, given=given, bus=None if bus is False else bus, **for_parts)
+        rule = consent_rules.Consent.of({"consent": consent}) if consent else None
         self._visibility_lock = Lock()
         self._pending_registrations: list[Callable[[], None]] = []
         """Registrations to make once the server is ready. The SDK's constructor and extensions add these tools too
@@ -228,7 +235,12 @@ class Server(PromptsAndResources[LifespanResultT]):
         super().__init__(
             internals,
             ToolDefaults(
-                parts.limits, foreign, build=build, strict=strict_input_validation, inline=dereference_schemas
+                parts.limits,
+                foreign,
+                build=build,
+                strict=strict_input_validation,
+                inline=dereference_schemas,
+                consent=rule,
             ),
             visibility,
             sdk={
@@ -272,6 +284,8 @@ class Server(PromptsAndResources[LifespanResultT]):
             self._tools.relist = internals.stored_calls.relist
         for add in self._pending_registrations:
             add()
+        if rule is not None:
+            internals.legs.workers.append(rule.report(internals.name, lambda: self._tools.registered))
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 
@@ -379,6 +393,8 @@ class Server(PromptsAndResources[LifespanResultT]):
                 output_schema (the JSON schema of the result, an object),
                 confirm (a question that the user must accept before anything runs, with the tool's arguments in braces:
                 `"Delete {path}?"`; the call ends if the user declines or the client cannot be asked),
+                consent (True asks the user to allow the call, with all arguments shown; False does not ask, although
+                the server's `consent=` would),
                 ttl (seconds that a client may take to answer one leg's questions),
                 max_age (seconds after which a call can no longer be resumed),
                 exactly_once (run the body once per call, even if the last leg arrives several times, and keep the

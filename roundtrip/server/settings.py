@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from roundtrip.ledger import contract
     from roundtrip.pages.settings import Pages
     from roundtrip.server import key_files
+    from roundtrip.tools.consent_rules import ConsentRule
     from roundtrip.trace.writing.tracers import Trace
 else:
     load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.server.key_files")
@@ -93,6 +94,17 @@ class StoringOptions(TypedDict, total=False):
     """How questions can reach users. The default is `form`, then the channels that `pages` serves."""
     approvals: Approvals | None
     """`Approvals(...)`: an inbox in which a group's members decide other users' calls; see `Approve`."""
+
+
+class ConsentOptions(TypedDict, total=False):
+    """Server options about consent."""
+
+    consent: ConsentRule | Literal[False] | None
+    """Which tools ask their users before they run, although their authors wrote no confirmation. By default no tool
+    asks.
+    """
+    trust_hints: bool
+    """True to believe the hints of tools from other servers, such as proxied tools."""
 
 
 def wants_stored_calls(options: StoringOptions) -> list[str]:

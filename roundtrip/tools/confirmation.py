@@ -19,8 +19,9 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.questions.markers import NOTHING, Elicit, ExternalMarker
 from roundtrip.text import printable, quoted
 
-_MAX_VALUE_CHARS = 200
-"""Maximum number of characters shown for one value."""
+_MAX_VALUE_CHARS: Final = 200
+_MAX_CONSENT_CHARS: Final = 2000
+"""Maximum number of characters shown for one value, and for one value if the author wrote no question."""
 
 _PLAIN: Final = (int, float, Decimal, date, time, timedelta, UUID, NoneType)
 """Types that are shown without quotes: their text cannot contain words that a client chose."""
@@ -55,6 +56,14 @@ class ToolConfirmation(NamedTuple):
     template: str
     approve: ExternalMarker[Any] | None = None
     """Approval that replaces the user's confirmation; None if the user confirms."""
+    is_consent: bool = False
+    """True if the author wrote no question."""
+
+    @classmethod
+    def for_consent(cls, tool: str) -> ToolConfirmation:
+        """Return the confirmation of a tool whose author wrote no question."""
+        name = quoted(tool).replace("{", "{{").replace("}", "}}")
+        return cls(f"confirm:{tool}", f"Allow {name} to run?", is_consent=True)
 
     @classmethod
     def of(cls, given: str | ExternalMarker[Any], *, tool: str, arguments: Mapping[str, str]) -> ToolConfirmation:
@@ -102,7 +111,7 @@ class ToolConfirmation(NamedTuple):
 
         Values stay in quotes and on one line, so that the writer of the arguments cannot rewrite the question.
         """
-        shown = _short if self.approve is None else _whole
+        shown = _long if self.is_consent else _short if self.approve is None else _whole
         listed = [f"{name}: {shown(value)}" for name, value in arguments.items()]
         question_text = _FORMATTER.vformat(self.template, (), arguments)
         text = "\n".join([question_text, "", *listed]).rstrip()
@@ -135,16 +144,21 @@ def _with_all_fields(value: Any) -> Any:
     return value
 
 
-def _short(value: Any) -> str:
+def _short(value: Any, limit: int = _MAX_VALUE_CHARS) -> str:
     if isinstance(value, str):
         # Truncate before quoting, so that no escape sequence is cut.
-        return quoted(value[:_MAX_VALUE_CHARS]) + _omission_note(len(value))
+        return quoted(value[:limit]) + _omission_note(len(value), limit)
     text = printable(str(value)) if isinstance(value, _PLAIN) else _as_json(value)
-    return text[:_MAX_VALUE_CHARS] + _omission_note(len(text))
+    return text[:limit] + _omission_note(len(text), limit)
 
 
-def _omission_note(length: int) -> str:
-    return f"... (and {length - _MAX_VALUE_CHARS} more characters)" if length > _MAX_VALUE_CHARS else ""
+def _long(value: Any) -> str:
+    """Return a long text, for a question that shows nothing but the arguments."""
+    return _short(_with_all_fields(value), _MAX_CONSENT_CHARS)
+
+
+def _omission_note(length: int, limit: int) -> str:
+    return f"... (and {length - limit} more characters)" if length > limit else ""
 
 
 def _as_json(value: Any) -> str:

@@ -69,6 +69,10 @@ class ToolOptions(TypedDict, total=False):
     """Question that the user must accept before anything runs, or an `Approve` with such a question. Braces insert
     arguments: `"Delete {path}?"`.
     """
+    consent: bool | None
+    """True to ask the user before anything runs, with all arguments shown; False not to ask, although the server's
+    `consent=` would.
+    """
     ttl: float | None
     """Seconds that a client has to answer the questions of one leg."""
     max_age: float | None
@@ -191,7 +195,7 @@ def tool(target: Any = None, /, *, name: str | None = None, **details: Unpack[To
                 "@roundtrip.tool below the decorator that registers the function, or give the options to add_tool"
             )
         setattr(function, _ATTACHED, spec)
-        if spec.keys().isdisjoint(_PROMISES):
+        if spec.keys().isdisjoint(_PROMISES) and not spec.get("consent"):
             return fn
         return guard.guarded(fn)
 

@@ -35,6 +35,7 @@ from roundtrip.visibility.rules import Component, read_enabled
 
 if TYPE_CHECKING:
     from roundtrip.tools import confirmation, docstring_sections, schema_checks, schemas
+    from roundtrip.tools.consent_rules import Consent
     from roundtrip.visibility.gates import VisibilityGate
 else:
     load_on_use(
@@ -90,6 +91,8 @@ class ToolDefaults(NamedTuple):
     build: str | None = None
     strict: bool = False
     inline: bool = True
+    consent: Consent | None = None
+    """Decides which tools without a confirmation ask their users; None if no tool does."""
 
     def filled(self, fn: Callable[..., Any]) -> Mapping[str, Any]:
         """Return the other library's dependencies, keyed by the tool parameter that each one fills."""
@@ -215,6 +218,18 @@ def register(
     )
     if not isinstance(target, SdkTool):
         options.mark_registered(target)
+    listing = WireTool(
+        name=name,
+        title=spec.get("title"),
+        description=description or "",
+        input_schema=_prepare_schema(schema, inline=defaults.inline and not by_hand),
+        output_schema=_prepare_schema(results.output_schema, inline=defaults.inline) if results.output_schema else None,
+        annotations=options.hints_of_tool(spec),
+        icons=spec.get("icons"),
+        _meta=options.listed_meta(spec),
+    )
+    if defaults.consent is not None and spec.keys().isdisjoint(("confirm", "consent")):
+        spec = {**spec, "consent": defaults.consent.reason(listing) is not None}
     return RegisteredTool(
         component=Component(
             kind="tool", name=name, tags=options.label_set(spec), version=version, since=since, enabled=enabled
@@ -223,21 +238,8 @@ def register(
         function=asking_function(signature, spec, arguments.names, defaults=defaults, version=version, convert=convert),
         arguments=arguments,
         visibility_gate=visibility_gate,
-        names_headers=bool(
-            x_mcp_header_map(listed_schema := _prepare_schema(schema, inline=defaults.inline and not by_hand))
-        ),
-        listing=WireTool(
-            name=name,
-            title=spec.get("title"),
-            description=description or "",
-            input_schema=listed_schema,
-            output_schema=_prepare_schema(results.output_schema, inline=defaults.inline)
-            if results.output_schema
-            else None,
-            annotations=options.hints_of_tool(spec),
-            icons=spec.get("icons"),
-            _meta=options.listed_meta(spec),
-        ),
+        names_headers=bool(x_mcp_header_map(listing.input_schema)),
+        listing=listing,
     )
 
 
@@ -280,6 +282,17 @@ def asking_function(
     name, confirm = signature.name, spec.get("confirm")
     policies: dict[type, object] = {}
     confirmed = task = None
+    if "consent" in spec:
+        consents: object = spec["consent"]
+        if not isinstance(consents, bool):
+            raise InvalidSignature(f"{signature.owner}: consent must be True or False, got {consents!r}")
+        if confirm is not None:
+            raise InvalidSignature(
+                f"{signature.owner} must not have both confirm= and consent=, because confirm= always asks; leave out "
+                "consent="
+            )
+        if consents:
+            confirmed = confirmation.ToolConfirmation.for_consent(name)
     if confirm is not None:
         confirmed = confirmation.ToolConfirmation.of(confirm, tool=name, arguments=arguments)
         if confirmed.approve is not None:
