@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from mcp.server.mcpserver.resolve import Resolve as SdkResolve
@@ -31,6 +31,7 @@ from roundtrip.adapters.fastmcp_functions import (
     function_for_fastmcp,
     function_of_plain,
     install_stored_fastmcp_calls,
+    own_function,
 )
 from roundtrip.adapters.installation import (
     Installation,
@@ -42,10 +43,16 @@ from roundtrip.adapters.installation import (
 from roundtrip.adapters.marked import misused_context, uses_roundtrip
 from roundtrip.errors import InvalidSignature
 from roundtrip.legs.functions import Kind
+from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.markers import Dependency
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.settings import wants_stored_calls
 from roundtrip.tools.options import ToolSpec, mark_registered, spec_of
+
+if TYPE_CHECKING:
+    from roundtrip.adapters import fastmcp_consent
+else:
+    load_on_use(globals(), "roundtrip.adapters.fastmcp_consent")
 
 __all__ = ["install"]
 
@@ -91,7 +98,8 @@ def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
         mcp: The server.
         **options: Options that `roundtrip.Server` has under the same names: keys, ttl, max_age, encrypt, principal,
             audience, seal_keys, build, trace, ledger, pages, channels, approvals, no_empty_rounds, max_token_bytes,
-            max_journal_bytes and system.
+            max_journal_bytes, consent and system. With consent=, trust_hints=True believes the hints of tools from
+            other servers, such as proxied tools.
 
     Raises:
         TypeError: `mcp` is not a FastMCP server, or an option does not exist.
@@ -123,11 +131,14 @@ def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
         routes=lambda: names.routes_of(mcp),
         mounted=lambda: _mounted_on(mcp),
     )
+    function_of = own_function
+    if installation.consent is not None:
+        function_of = fastmcp_consent.ConsentingServer(installation, installation.consent).function_of
     for provider in names.providers_of(mcp):
         _patch_provider(provider, installation)
     _watch_providers(mcp, installation)
     if wants_stored_calls(options):
-        install_stored_fastmcp_calls(installation, options)
+        install_stored_fastmcp_calls(installation, options, function_of)
 
 
 def _mounted_on(mcp: names.FastMCP[Any]) -> Iterator[Installation[Any]]:

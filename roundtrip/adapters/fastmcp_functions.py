@@ -87,6 +87,16 @@ _STORED_LEG: Final[ContextVar[_HostedLeg | None]] = ContextVar("roundtrip_stored
 """The stored call's leg that the next function serves."""
 
 
+CONSENTING: Final[ContextVar[FastMcpFunction | None]] = ContextVar("roundtrip_consenting", default=None)
+"""A copy of the next function, which asks for consent before anything runs."""
+
+
+def is_in_stored_leg() -> bool:
+    """Return True if a stored call's leg is running, and its function has not begun."""
+    leg = _STORED_LEG.get()
+    return leg is not None and not leg.is_taken
+
+
 class FastMcpFunction(AskingFunction):
     """Asking function on a FastMCP server, which may fill some of the function's parameters."""
 
@@ -94,6 +104,8 @@ class FastMcpFunction(AskingFunction):
     """The function's tool, once it is registered."""
     is_filled_by_host: bool = False
     """True if FastMCP fills any of the function's parameters."""
+    waives_consent: bool = False
+    """True if the author set `consent=False`."""
 
     @property
     def needs_request(self) -> bool:
@@ -299,10 +311,14 @@ def function_for_fastmcp(
     )
 
     function.is_filled_by_host = bool(injected)
+    function.waives_consent = spec.get("consent") is False
 
     async def serve(arguments: dict[str, Any], _: None) -> Any:
         own = {each: arguments.pop(each) for each in injected if each in arguments}
-        return await function.serve(arguments, own)
+        consenting = CONSENTING.get()
+        asking = consenting if consenting is not None and consenting.planned is function.planned else function
+        with holding(CONSENTING, None):
+            return await asking.serve(arguments, own)
 
     wrapper = wrap(signature, serve, context_type=None)
     returns = hints.get("return", inspect.Signature.empty)
@@ -326,6 +342,12 @@ def _to_protocol_types(value: Any) -> Any:
         if any(isinstance(part, _MEDIA) for part in parts):
             return [as_block(part) if isinstance(part, _MEDIA) else part for part in parts]
     return cast("Any", value)
+
+
+def own_function(tool: fastmcp_names.Tool, below: fastmcp_names.Tool | None) -> FastMcpFunction | None:
+    """Return a tool's asking function, given the tool behind it; None if the tool does not use roundtrip."""
+    del tool
+    return function_of_plain(getattr(below, "fn", None))
 
 
 def function_of_plain(plain: object) -> FastMcpFunction | None:
@@ -355,10 +377,19 @@ def _find_serving(function: FastMcpFunction) -> InstalledServing | Installation[
     )
 
 
+FunctionOfTool = Callable[[fastmcp_names.Tool, fastmcp_names.Tool | None], FastMcpFunction | None]
+"""Given a tool, and the tool behind its transforms and mounts, returns the function that asks; None if none asks."""
+
+
 def install_stored_fastmcp_calls(
-    installation: Installation[fastmcp_names.FastMCP[Any]], options: InstallOptions
+    installation: Installation[fastmcp_names.FastMCP[Any]], options: InstallOptions, function_of: FunctionOfTool
 ) -> None:
     """Add the pages, the tool that continues calls, and the inbox that a FastMCP server's options require.
+
+    Args:
+        installation: The installation on the server.
+        options: The server's options.
+        function_of: Returns the function with which a tool asks.
 
     Raises:
         TypeError: The channels are not a list of names.
@@ -376,7 +407,7 @@ def install_stored_fastmcp_calls(
         FastMcpTools(installation), installation.storage, options, has_auth=mcp.auth is not None
     )
     if stored is not None:
-        mcp.add_transform(_ClientListing(installation, stored))
+        mcp.add_transform(_ClientListing(installation, stored, function_of))
 
 
 class _ClientListing(fastmcp_names.Transform):
@@ -387,9 +418,12 @@ class _ClientListing(fastmcp_names.Transform):
     its own `continue_call`, because clients connect to the outer server, which stores the calls.
     """
 
-    def __init__(self, installation: Installation[fastmcp_names.FastMCP[Any]], stored: StoredCalls) -> None:
+    def __init__(
+        self, installation: Installation[fastmcp_names.FastMCP[Any]], stored: StoredCalls, function_of: FunctionOfTool
+    ) -> None:
         self._installation = installation
         self._stored = stored
+        self._function_of = function_of
 
     async def list_tools(self, tools: Sequence[fastmcp_names.Tool]) -> Sequence[fastmcp_names.Tool]:
         """Return the tools to list."""
@@ -397,7 +431,7 @@ class _ClientListing(fastmcp_names.Transform):
         is_mounted = serving is not None and serving.installation is not self._installation
         listed: list[fastmcp_names.Tool] = []
         for tool in tools:
-            function = function_of_plain(await fastmcp_names.function_below(tool))
+            function = self._function_of(tool, await fastmcp_names.tool_below(tool))
             if function is not None and is_mounted and function is self._stored.continuing:
                 continue
             if function is not None and tool.output_schema is not None and self._stored.may_replace_result(function):
@@ -430,8 +464,10 @@ class FastMcpTools(ToolHost):
 
     @override
     def has_tool(self, name: str, version: str | None) -> bool:
-        # Mounts and transforms may provide tools under any name.
+        # Any tool may ask for consent. Mounts and transforms may provide tools under any name.
         mcp = self._installation.host
+        if self._installation.consent is not None:
+            return True
         own = [each for each in mcp.transforms if not isinstance(each, _ClientListing)]
         if own or any(not isinstance(each, fastmcp_names.LocalProvider) or each.transforms for each in mcp.providers):
             return True

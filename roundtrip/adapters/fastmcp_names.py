@@ -13,7 +13,7 @@ In a FastMCP without it, only a tool with the requested name counts as called, s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from typing import Any, Final, NamedTuple, cast
 
@@ -52,8 +52,9 @@ try:
     from fastmcp.server.transforms.search import RegexSearchTransform
     from fastmcp.server.transforms.search.base import BaseSearchTransform
     from fastmcp.tools import Tool as Tool
-    from fastmcp.tools.base import ToolResult
-    from fastmcp.tools.function_tool import FunctionTool
+    from fastmcp.tools.base import InputRequiredToolResult as InputRequiredToolResult
+    from fastmcp.tools.base import ToolResult as ToolResult
+    from fastmcp.tools.function_tool import FunctionTool as FunctionTool
     from fastmcp.tools.function_tool import ToolMeta as ToolMeta
     from fastmcp.tools.tool_transform import TransformedTool as TransformedTool
     from fastmcp.utilities.types import is_class_member_of_type
@@ -158,6 +159,21 @@ def mounted_by(provider: object) -> FastMCP[Any] | None:
     return provider.server if isinstance(provider, FastMCPProvider) else None
 
 
+def known_tools(mcp: FastMCP[Any]) -> Iterator[Tool]:
+    """Yield the tools that a server and its mounted servers hold, without their transforms."""
+    for provider in mcp.providers:
+        if isinstance(provider, LocalProvider):
+            yield from (each for each in components_of(provider) if isinstance(each, Tool))
+        elif (mounted := mounted_by(provider)) is not None:
+            yield from known_tools(mounted)
+
+
+def count_other_providers(mcp: FastMCP[Any]) -> int:
+    """Return the number of providers whose tools `known_tools` does not yield."""
+    mounted = [mounted_by(provider) for provider in mcp.providers if not isinstance(provider, LocalProvider)]
+    return sum(1 if each is None else count_other_providers(each) for each in mounted)
+
+
 def passes_calls_on(mcp: FastMCP[Any], name: str) -> bool:
     """Return True if this tool belongs to a search, and calls another tool that its arguments name."""
     searches = (each for each in mcp.transforms if isinstance(each, BaseSearchTransform))
@@ -212,6 +228,11 @@ def injected_parameters(fn: Callable[..., Any], hints: dict[str, Any]) -> tuple[
 
 async def function_below(tool: Tool) -> object:
     """Return the function behind a tool's transforms and mounts, or None if the function is not in this process."""
+    return getattr(await tool_below(tool), "fn", None)
+
+
+async def tool_below(tool: Tool) -> Tool | None:
+    """Return the tool behind a tool's transforms and mounts, or None if its server no longer has it."""
     found: Tool | None = tool
     while found is not None:
         if isinstance(found, TransformedTool):
@@ -223,8 +244,8 @@ async def function_below(tool: Tool) -> object:
             name = next(each for each in private if isinstance(each, str))
             found = await server.get_tool(name, VersionSpec(eq=found.version) if found.version else None)
         else:
-            return getattr(found, "fn", None)
-    return None
+            break
+    return found
 
 
 def kind_and_name_of(component: Any) -> tuple[str, str]:

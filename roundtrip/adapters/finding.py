@@ -101,7 +101,7 @@ def _manager(server: MCPServer[Any], kind: type[ManagerT]) -> ManagerT:
 
 def functions_of(server: MCPServer[Any]) -> Iterator[tuple[str, str, Callable[..., Any]]]:
     """Yield each registered function with its kind and name."""
-    for tool in _manager(server, ToolManager).list_tools():
+    for tool in tools_of(server):
         yield "tool", tool.name, tool.fn
     for prompt in _manager(server, PromptManager).list_prompts():
         yield "prompt", prompt.name, prompt.fn
@@ -117,6 +117,16 @@ def takes_tool(server: MCPServer[Any], name: str) -> bool:
     if manager.warn_on_duplicate_tools:
         logger.warning("Tool already exists: %s", name)
     return False
+
+
+def tools_of(server: MCPServer[Any]) -> list[Tool]:
+    """Return the registered tool objects."""
+    return _manager(server, ToolManager).list_tools()
+
+
+def tool_of(server: MCPServer[Any], name: str) -> Tool | None:
+    """Return a registered tool object, or None."""
+    return _manager(server, ToolManager).get_tool(name)
 
 
 def put_tool(server: MCPServer[Any], tool: Tool) -> None:

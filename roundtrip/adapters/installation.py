@@ -32,7 +32,7 @@ from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.plan import Plan
 from roundtrip.sdk import Shelf
 from roundtrip.server.attach import Attached
-from roundtrip.server.settings import PartsOptions, StoringOptions, parts_of
+from roundtrip.server.settings import ConsentOptions, PartsOptions, StoringOptions, parts_of
 from roundtrip.stored.desk import CallDesk
 from roundtrip.switches import runs_tasks
 from roundtrip.tools.options import ToolSpec, unknown_option
@@ -42,13 +42,14 @@ from roundtrip.tools.registered import ToolDefaults
 if TYPE_CHECKING:
     from roundtrip.server import probe
     from roundtrip.stored.desk import PageHandler
+    from roundtrip.tools import consent_rules
 else:
-    load_on_use(globals(), "roundtrip.server.probe")
+    load_on_use(globals(), "roundtrip.server.probe", "roundtrip.tools.consent_rules")
 
 HostT = TypeVar("HostT")
 
 
-class InstallOptions(PartsOptions, StoringOptions, total=False):
+class InstallOptions(PartsOptions, StoringOptions, ConsentOptions, total=False):
     """Options for `install`; see the same options in `roundtrip.Server` for details."""
 
     request_state_security: RequestStateSecurity | None
@@ -122,7 +123,16 @@ class Installation(Attached, Generic[HostT]):
         given = options.get("request_state_security") or given
         super().__init__(parts_of(low_level.name, given=given, bus=bus, **for_parts), routes)
         self.storage.runs_tasks = runs_tasks(None, environment=os.environ)
-        self.defaults = ToolDefaults(self.parts.limits, build=options.get("build"), foreign=foreign)
+        consents = not ConsentOptions.__annotations__.keys().isdisjoint(options)
+        self.consent = (
+            consent_rules.Consent.of(options.get("consent"), trust_hints=options.get("trust_hints", False))
+            if consents
+            else None
+        )
+        """Decides which tools without a confirmation ask their users; None if no tool does."""
+        self.defaults = ToolDefaults(
+            self.parts.limits, build=options.get("build"), foreign=foreign, consent=self.consent
+        )
         self.attach(low_level, host=context_server, subject_of=self._subject_of)
         place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
         low_level.middleware.insert(place + 1, self)
@@ -163,8 +173,16 @@ class Installation(Attached, Generic[HostT]):
             InvalidSignature: This server cannot serve the function.
             ValueError: The server lacks something that the function needs, such as a key.
         """
-        super().adopt(function)
+        self.prepare(function)
         self.functions[function.kind, function.name, function.version] = function
+
+    def prepare(self, function: AskingFunction) -> None:
+        """Prepare this server for a function without registering it.
+
+        Raises:
+            KeysMissing: The function keeps values secret, and the server has no key for that.
+        """
+        super().adopt(function)
 
     @property
     @override

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
 from weakref import WeakKeyDictionary
@@ -61,8 +61,9 @@ from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
     from roundtrip.tasks import extension
+    from roundtrip.tools import consent_rules
 else:
-    load_on_use(globals(), "roundtrip.tasks.extension")
+    load_on_use(globals(), "roundtrip.tasks.extension", "roundtrip.tools.consent_rules")
 
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
@@ -95,8 +96,8 @@ class _AskingTools(ToolCalls):
         )
         self.installation = installation
 
-    def register(self, fn: Callable[..., Any], spec: ToolSpec = ToolSpec()) -> RegisteredTool:  # noqa: B008 - a value
-        """Register a function as a tool.
+    def register(self, fn: Callable[..., Any] | SdkTool, spec: ToolSpec = ToolSpec()) -> RegisteredTool:  # noqa: B008 - a value
+        """Register a function, or an SDK tool object, as a tool.
 
         Raises:
             InvalidSignature: The function cannot work on an SDK server.
@@ -122,14 +123,15 @@ class _AskingTools(ToolCalls):
         return result_of(await self.serve(tool.name, arguments, incoming))
 
 
-def _make_tool(fn: Callable[..., Any], spec: ToolSpec, defaults: ToolDefaults) -> RegisteredTool:
-    """Make a tool from a function.
+def _make_tool(fn: Callable[..., Any] | SdkTool, spec: ToolSpec, defaults: ToolDefaults) -> RegisteredTool:
+    """Make a tool from a function, or from an SDK tool object.
 
     Raises:
         InvalidSignature: The function cannot work on an SDK server.
     """
-    merged: ToolSpec = {**spec_of(fn), **spec}
-    reject_options(merged, _UNSUPPORTED_OPTIONS, owner=f"tool {merged.get('name') or display_name(fn)!r}")
+    made = fn.fn if isinstance(fn, SdkTool) else fn
+    merged: ToolSpec = {**spec_of(made), **spec}
+    reject_options(merged, _UNSUPPORTED_OPTIONS, owner=f"tool {merged.get('name') or display_name(made)!r}")
     return register(fn, spec, defaults=defaults)
 
 
@@ -200,18 +202,42 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         routes=lambda: routes_of(server),
     )
 
-    tools = _AskingTools(installation)
+    tools, consent = _AskingTools(installation), installation.consent
     add_tool, remove_tool = server.add_tool, server.remove_tool
 
     def add_asking_tool(fn: Callable[..., Any], *given: Any, **details: Any) -> None:
-        if not uses_roundtrip(fn):
+        asks = uses_roundtrip(fn)
+        if not asks and consent is None:
             add_tool(fn, *given, **details)
             mark_registered(fn)
             return
         named = inspect.signature(add_tool).bind(fn, *given, **details).arguments
         spec = spec_from({name: value for name, value in named.items() if name != "fn"})
-        if finding.takes_tool(server, spec.get("name") or spec_of(fn).get("name") or display_name(fn)):
-            finding.put_tool(server, AskingTool.of(tools.register(fn, spec), tools))
+        name = spec.get("name") or spec_of(fn).get("name") or display_name(fn)
+        if asks:
+            if finding.takes_tool(server, name):
+                finding.put_tool(server, AskingTool.of(tools.register(fn, spec), tools))
+            return
+        add_tool(fn, *given, **details)
+        ask_for_consent(name)
+
+    def ask_for_consent(name: str) -> None:
+        """Let a plain tool ask if it needs consent."""
+        made = finding.tool_of(server, name)
+        if consent is None or made is None or isinstance(made, AskingTool):
+            return
+        if consent.reason(WireTool(**vars(made), input_schema=made.parameters)) is not None:
+            finding.put_tool(server, AskingTool.of(tools.register(made), tools))
+
+    def reasons() -> Iterator[str | None]:
+        for made in finding.tools_of(server):
+            known = tools.tools.registered_as(made.name, None) if made.name in tools.tools else None
+            yield None if consent is None or known is None else consent.reason_of(known.spec, known.listing)
+
+    async def call_with_consent(name: str, *given: Any, **named: Any) -> Any:
+        # The tool may have come in a way that does not call `add_tool`.
+        ask_for_consent(name)
+        return await call_tool(name, *given, **named)
 
     def remove_asking_tool(name: str) -> None:
         remove_tool(name)
@@ -220,7 +246,8 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
 
     _replace(server, "add_tool", add_asking_tool)
     _replace(server, "remove_tool", remove_asking_tool)
-    _replace(server, "call_tool", _explain_context(server.call_tool, ToolError))
+    call_tool = _explain_context(server.call_tool, ToolError)
+    _replace(server, "call_tool", call_tool if consent is None else call_with_consent)
     _replace(server, "get_prompt", _explain_context(server.get_prompt, ValueError))
     _replace(server, "read_resource", _explain_context(server.read_resource, ResourceError))
     _replace(server, "add_prompt", _reject_asking_objects(server.add_prompt, "prompt"))
@@ -232,6 +259,10 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
     stored = installation.stored_calls = install_stored_calls(tools, installation.storage, options, has_auth=has_auth)
     if stored is not None:
         tools.tools.relist = stored.relist
+    if consent is not None:
+        for made in finding.tools_of(server):
+            ask_for_consent(made.name)
+        installation.legs.workers.append(consent_rules.ConsentReport(installation.name, reasons))
 
 
 def _reject_asking_objects(add: Callable[..., Any], kind: Kind) -> Callable[..., Any]:
@@ -395,6 +426,12 @@ def install_in_low_level(server: LowLevelServer[Any], options: InstallOptions) -
         raise TypeError(
             f"install() must be called without {name}=: the SDK's low-level Server takes no pages or tools from "
             "roundtrip; use MCPServer, FastMCP or roundtrip.Server"
+        )
+    if options.get("consent"):
+        raise TypeError(
+            "install() must be called without consent=: a low-level Server's own handler may run tools that roundtrip "
+            "does not see; give confirm= or consent=True to tools in bind(), or use MCPServer, FastMCP or "
+            "roundtrip.Server"
         )
     if not any(isinstance(each, RequestStateBoundary) for each in server.middleware):
         # `install` replaces this boundary.

@@ -17,7 +17,6 @@ from roundtrip.resolvers.signatures import is_async
 from roundtrip.tools.options import ToolSpec
 
 if TYPE_CHECKING:
-    from roundtrip.server.settings import ConsentOptions
     from roundtrip.tools.registered import RegisteredTool
 
 logger = logging.getLogger("roundtrip")
@@ -28,6 +27,8 @@ only tools with `destructiveHint=True`; or a function that decides for each tool
 """
 
 _RULES: Final = get_args(get_args(ConsentRule)[0])
+CONFIRMED: Final = "with confirm="
+"""Reason of a tool whose author wrote a confirmation."""
 _NO_HINTS: Final = "without hints"
 _MARKED: Final = "with destructiveHint=True"
 _CHOSEN: Final = "chosen by the consent= function"
@@ -53,16 +54,15 @@ class Consent:
         self._trusts_hints = trusts_hints
 
     @classmethod
-    def of(cls, options: ConsentOptions) -> Consent | None:
-        """Return the consent rule in a server's options; None if tools do not ask.
+    def of(cls, rule: ConsentRule | Literal[False] | None, *, trust_hints: bool = False) -> Consent | None:
+        """Return the consent in a server's options; None if tools do not ask.
 
         Raises:
             TypeError: The rule is neither the name of a rule nor a plain function, or `trust_hints` has no effect.
         """
-        rule, trusts_hints = options.get("consent"), bool(options.get("trust_hints"))
         if rule is not None and rule is not False:
-            return cls(rule, trusts_hints=trusts_hints)
-        if trusts_hints:
+            return cls(rule, trusts_hints=trust_hints)
+        if trust_hints:
             raise TypeError("trust_hints= must be given together with consent=; add consent='destructive'")
         return None
 
@@ -78,7 +78,7 @@ class Consent:
     def reason_of(self, spec: ToolSpec, listing: Tool) -> str | None:
         """Return why a registered tool asks, given its options; None if the tool does not ask."""
         if "confirm" in spec:
-            return "with confirm="
+            return CONFIRMED
         return (self.reason(listing) or "with consent=True") if spec.get("consent") else None
 
     def reason(self, tool: Tool, *, is_foreign: bool = False) -> str | None:
@@ -98,7 +98,7 @@ class Consent:
             if distrusts and hints is not None:
                 tool = tool.model_copy(update={"annotations": None})
             asks: object = self.rule(tool)
-            if not isinstance(asks, bool):
+            if not isinstance(asks, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidSignature(
                     f"consent= must return True or False for tool {tool.name!r}, got {type(asks).__name__}"
                 )

@@ -1,0 +1,252 @@
+"""Consent on FastMCP servers: a client's call of a tool that may destroy asks the user first, however the tool arrives.
+
+FastMCP finds a tool by `get_tool`, and runs it by `call_tool(..., run_middleware=False)`. Both methods are replaced on
+the server. For the call that a client sent, the found tool is wrapped in a tool that asks. A tool that runs because the
+author's code calls it does not ask: the consent, or the hints, of the tool that contains this code cover it.
+
+FastMCP runs a tool with `task=True` in a worker, where no client can be asked. Such a tool is therefore found without
+its `task=`, and runs within the request.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from mcp_types import InputRequiredResult
+from pydantic import PrivateAttr
+from typing_extensions import override
+
+from roundtrip.adapters import fastmcp_names as names
+from roundtrip.adapters.fastmcp_functions import CONSENTING, FastMcpFunction, is_in_stored_leg, own_function
+from roundtrip.adapters.installation import Installation, serving_now
+from roundtrip.legs.functions import read_signature
+from roundtrip.legs.requests import holding
+from roundtrip.resolvers.signatures import hints_of
+from roundtrip.resolvers.threads import Threads
+from roundtrip.tools.confirmation import ToolConfirmation
+from roundtrip.tools.consent_rules import CONFIRMED, Consent, ConsentReport
+from roundtrip.tools.options import ToolSpec
+from roundtrip.tools.registered import asking_function
+
+if TYPE_CHECKING:
+    from roundtrip.questions.markers import Marker as Question
+
+_MAX_FUNCTIONS: Final = 1000
+_FASTMCP_TRANSFORMS: Final = "fastmcp.server.transforms."
+"""Start of the modules with FastMCP's own tools that search tools, call tools, and read prompts and resources."""
+
+
+@dataclass(slots=True, eq=False)
+class _ToolRun:
+    """A tool that FastMCP runs for a client's call."""
+
+    server: names.FastMCP[Any]
+    name: str
+    is_found: bool = False
+    is_covered: bool = False
+    """True if tools that this tool calls on the same server do not ask."""
+    has_consent: bool = False
+    """True if tools that this tool calls on any server do not ask."""
+
+
+_RUN: Final[ContextVar[_ToolRun | None]] = ContextVar("roundtrip_consent", default=None)
+
+
+class ConsentingServer:
+    """Consent on one FastMCP server.
+
+    Args:
+        installation: The installation on the server.
+        consent: Decides which tools ask.
+    """
+
+    def __init__(self, installation: Installation[names.FastMCP[Any]], consent: Consent) -> None:
+        self._installation = installation
+        self._consent = consent
+        self._functions: dict[tuple[str, str | None], _PlainToolFunction] = {}
+        self._attach(installation.host)
+        installation.legs.workers.append(ConsentReport(installation.name, self._reasons, others=self._count_others))
+
+    def _attach(self, mcp: names.FastMCP[Any]) -> None:
+        """Replace the server's methods that find and run tools."""
+        call, get, get_by_hash = mcp.call_tool, mcp.get_tool, mcp.get_tool_by_hash
+
+        async def call_tool(name: str, *given: Any, run_middleware: bool = True, **named: Any) -> Any:
+            current = _RUN.get()
+            is_covered = current is not None and (current.has_consent or (current.server is mcp and current.is_covered))
+            if run_middleware or is_covered or not _is_for_client():
+                return await call(name, *given, run_middleware=run_middleware, **named)
+            with holding(_RUN, _ToolRun(mcp, name)):
+                return await call(name, *given, run_middleware=False, **named)
+
+        async def get_tool(name: str, *given: Any, **named: Any) -> names.Tool | None:
+            return await self._found(name, await get(name, *given, **named))
+
+        async def get_tool_by_hash(tool_hash: str, tool_name: str, *given: Any, **named: Any) -> names.Tool | None:
+            run = _RUN.get()
+            name = run.name if run is not None else tool_name
+            return await self._found(name, await get_by_hash(tool_hash, tool_name, *given, **named))
+
+        for method in (call_tool, get_tool, get_tool_by_hash):
+            setattr(mcp, method.__name__, method)
+
+    async def _found(self, name: str, tool: names.Tool | None) -> names.Tool | None:
+        """Return a tool that the server has found: as it is, or as a tool that asks."""
+        if tool is None:
+            return None
+        run = _RUN.get()
+        is_run = run is not None and run.server is self._installation.host and run.name == name and not run.is_found
+        if not is_run and not tool.task_config.supports_tasks():
+            return tool
+        below = await names.tool_below(tool)
+        if self.reason(tool, below) is None:
+            if is_run and run is not None:
+                run.is_found, run.is_covered = True, not _passes_calls_on(below)
+            return tool
+        if not is_run or run is None:
+            return tool.model_copy(update={"task_config": type(tool.task_config)(mode="forbidden")})
+        run.is_found = run.has_consent = True
+        return _ConsentingTool.of(tool, self.function_for(tool, below))
+
+    def reason(self, tool: names.Tool, below: names.Tool | None) -> str | None:
+        """Return why a tool asks for consent; None if it does not ask.
+
+        Args:
+            tool: The tool as clients see it.
+            below: The tool behind its transforms and mounts.
+        """
+        if _passes_calls_on(below):
+            return None
+        function = own_function(tool, below)
+        if function is not None and (function.confirm is not None or function.waives_consent):
+            return None
+        return self._consent.reason(tool.to_mcp_tool(), is_foreign=not isinstance(below, names.FunctionTool))
+
+    def function_of(self, tool: names.Tool, below: names.Tool | None) -> FastMcpFunction | None:
+        """Return the function with which a tool asks; None if it asks nothing."""
+        if self.reason(tool, below) is not None:
+            return self.function_for(tool, below)
+        return own_function(tool, below)
+
+    def function_for(self, tool: names.Tool, below: names.Tool | None) -> FastMcpFunction:
+        """Return the function that asks for consent: the tool's own function if it asks other questions, or else a
+        function that runs the tool.
+        """
+        confirmation = ToolConfirmation.for_consent(tool.name)
+
+        def confirm(arguments: Mapping[str, Any]) -> tuple[str, Question]:
+            return confirmation.named_question(_with_defaults(arguments, tool.parameters))
+
+        own = own_function(tool, below)
+        if own is not None:
+            asking = copy.copy(own)
+        else:
+            asking = copy.copy(self._plain_function(tool.name, tool.version))
+            asking.tool_to_run = tool
+            asking.is_filled_by_host = not isinstance(below, names.FunctionTool) or bool(
+                names.injected_parameters(below.fn, hints_of(below.fn))
+            )
+            asking.tool = tool
+        asking.confirm = confirm
+        return asking
+
+    def _plain_function(self, name: str, version: str | None) -> _PlainToolFunction:
+        """Return a tool's function, without the tool."""
+        found = self._functions.get((name, version))
+        if found is None:
+            if len(self._functions) >= _MAX_FUNCTIONS:
+                self._functions.clear()
+            found = self._functions[name, version] = asking_function(
+                read_signature(_run_tool, kind="tool", name=name),
+                ToolSpec(),
+                {},
+                defaults=self._installation.defaults,
+                version=version,
+                kind=_PlainToolFunction,
+            )
+            self._installation.prepare(found)
+        return found
+
+    def _reasons(self) -> Iterator[str | None]:
+        """Yield each known tool's reason to ask."""
+        for tool in names.known_tools(self._installation.host):
+            function = own_function(tool, tool)
+            asks = function is not None and function.confirm is not None
+            yield CONFIRMED if asks else self.reason(tool, tool)
+
+    def _count_others(self) -> int:
+        return names.count_other_providers(self._installation.host)
+
+
+async def _run_tool() -> None: ...
+
+
+class _PlainToolFunction(FastMcpFunction):
+    """Function that runs a tool, which itself uses nothing of roundtrip."""
+
+    tool_to_run: names.Tool
+
+    @override
+    def is_called(self, method: str, name: str) -> bool:
+        # FastMCP finds this function only for a client's call.
+        return method == "tools/call"
+
+    @override
+    async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: Threads) -> Any:
+        result = await self.tool_to_run.run(dict(arguments))
+        return result.input_required if isinstance(result, names.InputRequiredToolResult) else result
+
+    @override
+    def as_sent(self, value: Any) -> Any:
+        return names.wire_form(value) if isinstance(value, names.ToolResult) else value
+
+
+class _ConsentingTool(names.Tool):
+    """Tool that asks for consent, and then runs the tool that FastMCP found."""
+
+    _found: names.Tool = PrivateAttr()
+    _function: FastMcpFunction = PrivateAttr()
+
+    @classmethod
+    def of(cls, found: names.Tool, function: FastMcpFunction) -> _ConsentingTool:
+        """Return a tool that asks with a function from `ConsentingServer.function_for`."""
+        tool = cls(name=found.name, version=found.version, parameters=found.parameters, output_schema=None)
+        tool._found, tool._function = found, function
+        return tool
+
+    @override
+    async def run(self, arguments: dict[str, Any]) -> names.ToolResult:
+        """Serve one leg of a client's call."""
+        if not isinstance(self._function, _PlainToolFunction):
+            with holding(CONSENTING, self._function):
+                return await self._found.run(arguments)
+        value = await self._function.serve(arguments, {})
+        if isinstance(value, InputRequiredResult):
+            return names.InputRequiredToolResult(value)
+        return value if isinstance(value, names.ToolResult) else self.convert_result(value)
+
+
+def _is_for_client() -> bool:
+    """Return True if the running code serves a client's tool call, or a later leg of one."""
+    session, serving = names.session_now(), serving_now()
+    if session is None:
+        return is_in_stored_leg()
+    # Without installation on the outer server, nobody can be asked, and the call must fail.
+    return serving is None or serving.request.session is not session or serving.request.method == "tools/call"
+
+
+def _passes_calls_on(below: names.Tool | None) -> bool:
+    """Return True for FastMCP's own tools that only find or call other tools, or read prompts and resources."""
+    return getattr(getattr(below, "fn", None), "__module__", "").startswith(_FASTMCP_TRANSFORMS)
+
+
+def _with_defaults(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments in the order of their schema, with the defaults of arguments that the client left out."""
+    properties: Mapping[str, Any] = schema.get("properties") or {}
+    parts = {name: part for name, part in properties.items() if isinstance(part, Mapping)}
+    known = {name: arguments.get(name, part.get("default")) for name, part in parts.items()}
+    return {name: value for name, value in known.items() if name in arguments or "default" in parts[name]} | arguments
