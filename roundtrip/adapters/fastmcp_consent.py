@@ -31,6 +31,7 @@ from roundtrip.tools.confirmation import ToolConfirmation
 from roundtrip.tools.consent_rules import CONFIRMED, Consent, ConsentReport
 from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.registered import asking_function
+from roundtrip.untrusted import mapping_of
 
 if TYPE_CHECKING:
     from roundtrip.questions.markers import Marker as Question
@@ -246,7 +247,10 @@ def _passes_calls_on(below: names.Tool | None) -> bool:
 
 def _with_defaults(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments in the order of their schema, with the defaults of arguments that the client left out."""
-    properties: Mapping[str, Any] = schema.get("properties") or {}
-    parts = {name: part for name, part in properties.items() if isinstance(part, Mapping)}
-    known = {name: arguments.get(name, part.get("default")) for name, part in parts.items()}
-    return {name: value for name, value in known.items() if name in arguments or "default" in parts[name]} | arguments
+    shown: dict[str, Any] = {}
+    for name, part in mapping_of(schema.get("properties")).items():
+        if name in arguments:
+            shown[name] = arguments[name]
+        elif "default" in mapping_of(part):
+            shown[name] = part["default"]
+    return {**shown, **arguments}
