@@ -32,6 +32,7 @@ from roundtrip.adapters.fastmcp_functions import (
     function_of_plain,
     install_stored_fastmcp_calls,
     own_function,
+    without_own_answers,
 )
 from roundtrip.adapters.installation import (
     Installation,
@@ -130,6 +131,7 @@ def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
         given=policy,
         routes=lambda: names.routes_of(mcp),
         mounted=lambda: _mounted_on(mcp),
+        shown=without_own_answers,
     )
     function_of = own_function
     if installation.consent is not None:

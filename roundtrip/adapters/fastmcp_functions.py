@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp.server.context import ServerRequestContext
@@ -33,12 +33,13 @@ from roundtrip.adapters.installation import Installation, InstalledServing, Inst
 from roundtrip.adapters.marked import misused_context
 from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
 from roundtrip.errors import InvalidSignature, RoundtripError
+from roundtrip.legs.boundary import Request
 from roundtrip.legs.functions import AskingFunction, Kind, read_signature
 from roundtrip.legs.requests import Incoming, asking_request, holding
 from roundtrip.legs.runner import ServedEnd, result_of
 from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
 from roundtrip.resolvers.threads import Threads
-from roundtrip.server.attach import wrap
+from roundtrip.server.attach import answers_for_author, wrap
 from roundtrip.server.features import install_stored_calls
 from roundtrip.stored.desk import ClientCall, ToolHost
 from roundtrip.tools.content import Embeddable, ToolResult, as_block
@@ -47,6 +48,7 @@ from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registered import ToolDefaults, asking_function, dependencies_of
 from roundtrip.tools.replies import result_of_reply, text_result
+from roundtrip.untrusted import mapping_of
 
 if TYPE_CHECKING:
     from roundtrip.channels.stored_calls import StoredCalls
@@ -342,6 +344,14 @@ def _to_protocol_types(value: Any) -> Any:
         if any(isinstance(part, _MEDIA) for part in parts):
             return [as_block(part) if isinstance(part, _MEDIA) else part for part in parts]
     return cast("Any", value)
+
+
+def without_own_answers(ctx: Request) -> Request:
+    """Return a request without the answers to roundtrip's own questions, for code that asks by hand."""
+    sent = mapping_of((ctx.params or {}).get("inputResponses"))
+    if not sent:
+        return ctx
+    return replace(ctx, params={**(ctx.params or {}), "inputResponses": answers_for_author(sent)})
 
 
 def own_function(tool: fastmcp_names.Tool, below: fastmcp_names.Tool | None) -> FastMcpFunction | None:

@@ -94,6 +94,7 @@ class Installation(Attached, Generic[HostT]):
         bus: The host's bus for change announcements.
         routes: Returns the author's HTTP pages, which are not part of MCP.
         mounted: Returns the installations on servers that the host mounts.
+        shown: Returns a request in the form that the host's own code receives.
     """
 
     custom_route: Callable[..., Callable[[PageHandler], object]]
@@ -112,8 +113,10 @@ class Installation(Attached, Generic[HostT]):
         bus: SubscriptionBus | None = None,
         routes: Callable[[], list[BaseRoute]] = list,
         mounted: Callable[[], Iterable[Installation[Any]]] = tuple,
+        shown: Callable[[Request], Request] = lambda ctx: ctx,
     ) -> None:
         _check_names(options)
+        self._shown = shown
         self.host = host
         self._mounted = mounted
         self.functions: dict[tuple[Kind, str, str | None], AskingFunction] = {}
@@ -143,7 +146,7 @@ class Installation(Attached, Generic[HostT]):
         """
         serving = InstalledServing(self, ctx)
         with holding(_SERVING, serving):
-            result = await call_next(ctx)
+            result = await call_next(self._shown(ctx))
         if serving.failure is not None:
             raise serving.failure
         return result

@@ -317,8 +317,8 @@ class LegRun:
             requests = result.input_requests or {}
             self.leg.call.apply(Event.ASK, keys=tuple(requests), authored=True, requests=requests)
         state = result.request_state
-        if state is None and (leg.ports.claim is not None or leg.ports.begin_unclaimed is not None):
-            # Without a token, the next leg would belong to another call, which has no claim.
+        if state is None and (self.answers.entries or leg.ports.claim or leg.ports.begin_unclaimed is not None):
+            # Without a token, the next leg would belong to another call, which has neither the answers nor the claim.
             state = ""
         return Authored(result, self.rounds.write_journal(authored=state) if state is not None else None)
 

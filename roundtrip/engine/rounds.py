@@ -290,7 +290,7 @@ class Rounds:
         """Write the journal, and return the placeholder that stands for the token in the result. See `Leg.write`.
 
         Args:
-            authored: The `request_state` from an author who asks by hand. The journal then has no answers.
+            authored: The `request_state` from an author who asks by hand. The journal then has no open questions.
 
         Raises:
             TokenTooLarge: The journal is more than a token may hold.
@@ -311,8 +311,10 @@ class Rounds:
             authored=authored,
             written=now,
         )
+        journal.entries, journal.computed = answers.entries, answers.computed.values
+        if known.asked:
+            journal.entries = known.entries_to_write()
         if authored is None:
-            journal.entries = answers.entries
             # Clients answer only the questions that they were asked, and they are never asked an external question.
             journal.asked = {
                 key: waiting.asked
@@ -320,9 +322,7 @@ class Rounds:
                 if not isinstance(waiting.question, ExternalQuestion)
             }
             if known.asked:
-                journal.entries = known.entries_to_write()
                 journal.asked = known.foreign_asked() | journal.asked
-            journal.computed = answers.computed.values
         return leg.write(journal)
 
 

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
 from mcp.server import MCPServer
@@ -21,6 +21,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, Server
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.request_state import RequestStateBoundary
+from mcp_types import InputResponseRequestParams
 from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 from starlette.routing import BaseRoute
 from typing_extensions import override
@@ -29,6 +30,7 @@ from roundtrip.errors import KeysMissing
 from roundtrip.legs.boundary import RequestBoundary, SubjectOf
 from roundtrip.legs.functions import AskingFunction, FunctionSignature, Planned
 from roundtrip.legs.parts import Parts
+from roundtrip.legs.requests import asking_request
 from roundtrip.legs.runner import LegRunner
 from roundtrip.on_demand import load_on_use
 from roundtrip.once.extension import GuessCounter
@@ -55,6 +57,8 @@ else:
         "roundtrip.server.probe",
         "roundtrip.trace.writing.unwritten",
     )
+
+T = TypeVar("T")
 
 _PROTOCOL_META: Final = "io.modelcontextprotocol/"
 _PROGRESS_META: Final = "progressToken"
@@ -94,7 +98,22 @@ def install(
 
 
 def _make_context(**options: Any) -> Context[Any, Any]:
+    sent: InputResponseRequestParams | None = options.get("input_params")
+    if sent is not None and sent.input_responses is not None:
+        answers = answers_for_author(sent.input_responses)
+        options["input_params"] = sent.model_copy(update={"input_responses": answers})
     return context.Context(**options)
+
+
+def answers_for_author(answers: Mapping[str, T]) -> Mapping[str, T] | None:
+    """Return the current request's answers without those to roundtrip's own questions; None if no answer remains.
+
+    The author's code reads the others, if it asks by hand: it returns an `InputRequiredResult`.
+    """
+    record = asking_request()
+    if record is None or record.journal is None:
+        return answers
+    return {name: answer for name, answer in answers.items() if name not in record.journal.asked} or None
 
 
 class Attached(ABC):

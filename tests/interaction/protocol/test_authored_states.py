@@ -14,7 +14,7 @@ from mcp_types import (
 )
 
 from roundtrip import Context, InvalidSignature, Resolve, Server
-from roundtrip.testing import Era, LegByLeg
+from roundtrip.testing import ACCEPT, Era, LegByLeg, User
 from tests.interaction.protocol.by_hand import by_hand
 from tests.kit.players import text_of
 from tests.kit.shops import KEY, Choice, sure
@@ -88,6 +88,21 @@ async def test_lone_questions_and_lone_states_pass_unchanged() -> None:
     await hopper.leg("bare_state")
     assert hopper.rounds[1].input_requests is None
     assert text_of(await hopper.leg("bare_state", state=hopper.token)) == "wait"
+
+
+@pytest.mark.parametrize("state", ["mine", None])
+async def test_answers_to_roundtrip_stay_beside_questions_by_hand(state: str | None) -> None:
+    server, seen = Server[Any]("shop", keys=[KEY]), list[Any]()
+
+    @server.tool(confirm="Order?")
+    async def order(ctx: Context[Any, Any]) -> str | InputRequiredResult:
+        count = await ctx.ask("count", "How many?", int)
+        seen.append((sorted(ctx.input_responses or ()), ctx.request_state))
+        return by_hand(state) if not ctx.input_responses else f"{count}"
+
+    call = await User(server, {"confirm:order": ACCEPT, "count": 3, "sure": {"ok": True}}, era=Era.RETRY).call("order")
+    assert (call.names, call.value) == (["confirm:order", "count", "sure"], "3")
+    assert seen == [([], None), (["sure"], state)]
 
 
 async def agree(context: Any, params: Any) -> ElicitResult:
