@@ -258,18 +258,18 @@ CALLING: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
 """Arguments of tools that take others than the function's."""
 
 
-async def outcome_of(way: str, fn: Function, is_installed: bool) -> str:
-    """Try one way for a client that calls all tools, listed or not, and declines each question."""
+async def outcome_of(way: str, fn: Function, is_installed: bool, *, accepts: bool = False, **options: Any) -> str:
+    """Try one way for a client that calls all tools, listed or not, and accepts or declines each question."""
     RAN.clear()
     asked: list[str] = []
 
-    async def declining(message: str, *_: Any) -> ElicitResult[Any]:
+    async def answering(message: str, *_: Any) -> ElicitResult[Any]:
         asked.append(message)
-        return ElicitResult(action="decline")
+        return ElicitResult(action="accept", content={}) if accepts else ElicitResult(action="decline")
 
     mcp = FastMCP[Any]("outer")
     if is_installed:
-        install(mcp, keys=KEYS[:1])
+        install(mcp, keys=KEYS[:1], **options)
     try:
         arrival: Any = WAYS[way](mcp, fn)
         if inspect.isawaitable(arrival):
@@ -279,13 +279,13 @@ async def outcome_of(way: str, fn: Function, is_installed: bool) -> str:
     # The second time a client leaves to the server what it may not fill.
     offered: list[dict[str, Any]] = [{"count": 666}, {}] if fn is filled else [{"path": "a"}]
     texts = ""
-    async with Client(mcp, elicitation_handler=declining) as client:
+    async with Client(mcp, elicitation_handler=answering) as client:
         names = dict.fromkeys([*(tool.name for tool in await client.list_tools()), *HIDDEN])
         for name, given in itertools.product(names, offered):
             arguments = CALLING[name](given) if name in CALLING else given
             texts += str((await client.call_tool(name, arguments, raise_on_error=False)).content)
     if RAN or "ran" in re.findall(r"\w+", texts):
-        return "ran"
+        return "asked, then ran" if asked else "ran"
     return "asked" if asked else "rejected when called" if "roundtrip" in texts else "not found"
 
 

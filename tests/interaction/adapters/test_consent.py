@@ -1,0 +1,243 @@
+"""Consent under `install` on FastMCP: plain tools that may destroy ask, however they arrive."""
+
+import logging
+from typing import Annotated, Any
+
+import pytest
+from fastmcp import Client, Context, FastMCP
+from fastmcp.client.elicitation import ElicitResult
+from fastmcp.server import create_proxy
+from fastmcp.server.transforms.search import BM25SearchTransform
+from fastmcp_tasks import TasksExtension
+from mcp.server import MCPServer
+from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ToolAnnotations
+
+import roundtrip
+from roundtrip import Elicit, Pages, Resolve
+from roundtrip.adapters import fastmcp_consent
+from roundtrip.fastmcp import install
+from roundtrip.install import install as install_in_sdk
+from roundtrip.ledger import MemoryLedger
+from roundtrip.testing.networks.fleet import KEYS
+from tests.interaction.adapters.arrivals import WAYS, free, outcome_of
+from tests.kit.hosts import hosted
+from tests.kit.page_users import BASE, KEY, Browser, client_of, handle_in, link_in, reader, text_of, user_of
+
+pytestmark = pytest.mark.anyio
+
+READS = ToolAnnotations(read_only_hint=True)
+LEFT_OUT = ("prompt as a tool", "template as a tool")
+"""Ways in which a client reaches a prompt or a resource."""
+each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_plain_tool_never_runs_without_consent(way: str) -> None:
+    declined = await outcome_of(way, free, True, consent="destructive")
+    accepted = await outcome_of(way, free, True, consent="destructive", accepts=True)
+    assert (declined, accepted) == (("ran", "ran") if way in LEFT_OUT else ("asked", "asked, then ran"))
+
+
+class Shop:
+    """Servers, a client that accepts or declines, and what it was asked."""
+
+    def __init__(self, consent: Any = "destructive", **options: Any) -> None:
+        self.done: list[str] = []
+        self.asked: list[str] = []
+        self.mcp = FastMCP[Any]("shop")
+        install(self.mcp, keys=KEYS[:1], consent=consent, **options)
+
+    def delete(self, path: str) -> str:
+        self.done.append(path)
+        return f"deleted {path}"
+
+    async def call(self, tool: str, mode: str, /, *, accepts: bool = True, on: Any = None, **arguments: Any) -> str:
+        async def answering(message: str, *_: Any) -> ElicitResult[Any]:
+            self.asked.append(message.partition("\n")[0])
+            return ElicitResult(action="accept", content={}) if accepts else ElicitResult(action="decline")
+
+        async with Client(on or self.mcp, elicitation_handler=answering, mode=mode) as client:
+            return text_of(await client.call_tool(tool, arguments, raise_on_error=False))
+
+    def take(self) -> tuple[list[str], list[str]]:
+        """Return what was asked and done since the last time."""
+        taken = self.asked, self.done
+        self.asked, self.done = [], []
+        return taken
+
+
+@each_mode
+async def test_asking_function_asks_for_consent_first(mode: str) -> None:
+    shop = Shop()
+
+    async def how_many(path: str) -> Elicit[int]:
+        return Elicit(f"How many of {path}?", int)
+
+    async def sweep(path: str, count: Annotated[int, Resolve(how_many)]) -> str:
+        shop.done.append(path)
+        return "swept"
+
+    shop.mcp.tool(sweep)
+    shop.mcp.tool(roundtrip.tool(consent=False)(lambda path: shop.delete(path)), name="free")
+    shop.mcp.tool(roundtrip.tool(confirm="Sure?")(lambda path: shop.delete(path)), name="own")
+    assert "declined" in await shop.call("sweep", mode, accepts=False, path="a")
+    assert shop.take() == (['Allow "sweep" to run?'], [])
+    assert await shop.call("own", mode, path="a") == "deleted a"
+    assert await shop.call("free", mode, path="a") == "deleted a"
+    assert shop.take() == (["Sure?"], ["a", "a"])
+
+
+@each_mode
+async def test_tools_that_the_author_calls_are_covered(mode: str) -> None:
+    shop = Shop()
+    shop.mcp.tool(shop.delete)
+
+    async def call_delete(ctx: Context) -> str:
+        result = await ctx.fastmcp.call_tool("delete", {"path": "inner"})
+        return str(result.content)
+
+    shop.mcp.tool(call_delete, name="asks")
+    shop.mcp.tool(call_delete, name="reads", annotations=READS)
+    await shop.call("asks", mode)
+    assert shop.take() == (['Allow "asks" to run?'], ["inner"])
+    await shop.call("reads", mode)
+    assert shop.take() == ([], ["inner"])
+    # A search passes the client's call on.
+    shop.mcp.add_transform(BM25SearchTransform())
+    await shop.call("call_tool", mode, name="delete", arguments={"path": "found"})
+    await shop.call("call_tool", mode, name="reads", arguments={})
+    assert shop.take() == (['Allow "delete" to run?'], ["found", "inner"])
+
+
+@each_mode
+async def test_each_server_decides_about_its_own_tools(mode: str) -> None:
+    shop = Shop()
+    shop.mcp.tool(shop.delete)
+    marked, plain, bare = (FastMCP[Any](name) for name in ("marked", "plain", "bare"))
+    install(marked, keys=KEYS[:1], consent="marked")
+    install(plain, keys=KEYS[:1])
+    both = FastMCP[Any]("both")
+    install(both, keys=KEYS[:1], consent="destructive")
+    for outer in (marked, plain, bare, both):
+        outer.mount(shop.mcp, namespace="n")
+    for outer, name in ((marked, "delete"), (plain, "delete"), (both, "n_delete")):
+        assert await shop.call("n_delete", mode, on=outer, path="a") == "deleted a"
+        assert shop.take() == ([f'Allow "{name}" to run?'], ["a"])
+        assert "declined" in await shop.call("n_delete", mode, on=outer, accepts=False, path="a")
+        assert shop.take()[1] == []
+    assert "also call install()" in await shop.call("n_delete", mode, on=bare, path="a")
+    assert shop.take() == ([], [])
+
+
+@each_mode
+@pytest.mark.parametrize("trusts", [False, True])
+async def test_hints_of_proxied_tools_count_if_trusted(mode: str, trusts: bool) -> None:
+    shop, other = Shop(trust_hints=trusts), FastMCP[Any]("other")
+    other.tool(shop.delete, name="read", annotations=READS)
+    shop.mcp.mount(create_proxy(other))
+    assert await shop.call("read", mode, path="a") == "deleted a"
+    assert shop.take() == ([] if trusts else ['Allow "read" to run?'], ["a"])
+    # A mounted server in this process is the author's own.
+    shop.mcp.mount(other, namespace="own")
+    assert await shop.call("own_read", mode, path="a") == "deleted a"
+    assert shop.take() == ([], ["a"])
+
+
+@each_mode
+async def test_tool_that_asks_by_hand_keeps_its_questions(mode: str) -> None:
+    shop = Shop()
+
+    async def by_hand(ctx: Context) -> Any:
+        answers = ctx.input_responses
+        if answers is None:
+            params = ElicitRequestFormParams(message="By hand?", requested_schema={"type": "object", "properties": {}})
+            return InputRequiredResult(input_requests={"q": ElicitRequest(params=params)}, request_state="mine")
+        shop.done.append(str(ctx.request_state))
+        return "answered"
+
+    shop.mcp.tool(by_hand)
+    if mode == "auto":
+        assert await shop.call("by_hand", mode) == "answered"
+        assert shop.take() == (['Allow "by_hand" to run?', "By hand?"], ["mine"])
+
+
+async def test_task_of_fastmcp_asks_within_the_request() -> None:
+    shop = Shop()
+    shop.mcp.add_extension(TasksExtension())
+
+    @shop.mcp.tool(task=True)
+    async def long(path: str) -> str:
+        return shop.delete(path)
+
+    outer = FastMCP[Any]("outer")
+    outer.mount(shop.mcp)
+    for server in (shop.mcp, outer):
+        found = await server.get_tool("long")
+        assert found is not None
+        assert found.task_config.mode == "forbidden"
+    assert await shop.call("long", "auto", path="a") == "deleted a"
+    assert shop.take() == (['Allow "long" to run?'], ["a"])
+    del long
+
+
+@each_mode
+@pytest.mark.parametrize("kind", ["fastmcp", "mcpserver"])
+async def test_link_asks_for_consent_on_another_instance(kind: str, mode: str) -> None:
+    ledger, done = MemoryLedger(), list[str]()
+
+    def instance() -> Any:
+        pages = Pages(base_url=BASE, authenticate=reader, wait=5)
+        options: Any = {"keys": [KEY], "principal": user_of, "pages": pages, "ledger": ledger, "consent": "destructive"}
+
+        def delete(path: str) -> dict[str, str]:
+            done.append(path)
+            return {"deleted": path}
+
+        if kind == "fastmcp":
+            mcp = FastMCP[Any]("shop")
+            install(mcp, **options)
+            mcp.tool(delete)
+            return mcp.http_app()
+        server = MCPServer[Any]("shop")
+        install_in_sdk(server, **options)
+        server.add_tool(delete)
+        return server.streamable_http_app()
+
+    async with hosted(instance()) as url, client_of(url, mode=mode) as client:
+        assert (await client.list_tools()).tools[0].output_schema is None
+        asked = await client.call_tool("delete", {"path": "a"})
+        assert not asked.is_error
+    assert done == []
+    async with hosted(instance()) as url, client_of(url, mode=mode) as client:
+        browser = Browser(url, "ann")
+        assert await browser.answer_all(link_in(asked), {'Allow "delete" to run?': ""}) == "Done"
+        ended = await client.call_tool("continue_call", {"handle": handle_in(asked)})
+    assert (ended.structured_content, done) == ({"deleted": "a"}, ["a"])
+
+
+async def test_start_counts_tools_and_other_providers(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "roundtrip")
+    shop = Shop()
+    shop.mcp.tool(shop.delete)
+    shop.mcp.tool(shop.delete, name="read", annotations=READS)
+    shop.mcp.tool(roundtrip.tool(confirm="Sure?")(lambda path: shop.delete(path)), name="own")
+    child = FastMCP[Any]("child")
+    child.tool(shop.delete)
+    shop.mcp.mount(child, namespace="c")
+    shop.mcp.mount(create_proxy(FastMCP[Any]("other")))
+    await shop.call("read", "auto", path="a")
+    (line,) = [record.message for record in caplog.records if record.message.startswith("consent: ")]
+    assert line == (
+        "consent: on server 'shop', 3 of 4 tools ask their users before they run (2 without hints, 1 with confirm=); "
+        "1 more providers have tools that are checked when a client calls them"
+    )
+
+
+async def test_functions_of_many_tools_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fastmcp_consent, "_MAX_FUNCTIONS", 2)
+    shop = Shop()
+    for name in "abc":
+        shop.mcp.tool(shop.delete, name=name)
+    for name in "abca":
+        assert await shop.call(name, "auto", path=name) == f"deleted {name}"
+    assert shop.take()[1] == ["a", "b", "c", "a"]
