@@ -51,13 +51,19 @@ class Shop:
         self.done.append(path)
         return f"deleted {path}"
 
+    def free(self, path: str) -> str:
+        return self.delete(path)
+
+    def own(self, path: str) -> str:
+        return self.delete(path)
+
     async def call(self, tool: str, mode: str, /, *, accepts: bool = True, on: Any = None, **arguments: Any) -> str:
         async def answering(message: str, *_: Any) -> ElicitResult[Any]:
             self.asked.append(message.partition("\n")[0])
             return ElicitResult(action="accept", content={}) if accepts else ElicitResult(action="decline")
 
         async with Client(on or self.mcp, elicitation_handler=answering, mode=mode) as client:
-            return text_of(await client.call_tool(tool, arguments, raise_on_error=False))
+            return text_of(await client.call_tool_mcp(tool, arguments))
 
     def take(self) -> tuple[list[str], list[str]]:
         """Return what was asked and done since the last time."""
@@ -78,8 +84,8 @@ async def test_asking_function_asks_for_consent_first(mode: str) -> None:
         return "swept"
 
     shop.mcp.tool(sweep)
-    shop.mcp.tool(roundtrip.tool(consent=False)(lambda path: shop.delete(path)), name="free")
-    shop.mcp.tool(roundtrip.tool(confirm="Sure?")(lambda path: shop.delete(path)), name="own")
+    shop.mcp.tool(roundtrip.tool(consent=False)(shop.free), name="free")
+    shop.mcp.tool(roundtrip.tool(confirm="Sure?")(shop.own), name="own")
     assert "declined" in await shop.call("sweep", mode, accepts=False, path="a")
     assert shop.take() == (['Allow "sweep" to run?'], [])
     assert await shop.call("own", mode, path="a") == "deleted a"
@@ -220,7 +226,7 @@ async def test_start_counts_tools_and_other_providers(caplog: pytest.LogCaptureF
     shop = Shop()
     shop.mcp.tool(shop.delete)
     shop.mcp.tool(shop.delete, name="read", annotations=READS)
-    shop.mcp.tool(roundtrip.tool(confirm="Sure?")(lambda path: shop.delete(path)), name="own")
+    shop.mcp.tool(roundtrip.tool(confirm="Sure?")(shop.own), name="own")
     child = FastMCP[Any]("child")
     child.tool(shop.delete)
     shop.mcp.mount(child, namespace="c")

@@ -63,6 +63,9 @@ class Files:
     def touch(self, path: str) -> str:
         return self._do("touch", path)
 
+    def erase(self, path: str) -> str:
+        return self._do("erase", path)
+
     def own(self, path: str) -> str:
         return self._do("own", path)
 
@@ -120,7 +123,7 @@ async def test_marked_tools_only(kind: str) -> None:
 @each_kind
 async def test_tool_can_ask_although_the_server_does_not(kind: str) -> None:
     files = Files(kind, None)
-    files.server.add_tool(tool("asks", consent=True)(lambda path: files.done.append(path)))
+    files.server.add_tool(tool("asks", consent=True)(files.erase))
     call = await User(files.server, {"confirm:asks": DECLINE}).call("asks", path="a")
     assert (call.asked, files.done) == (['Allow "asks" to run?\n\npath: "a"'], [])
 
@@ -138,7 +141,11 @@ async def test_start_tells_how_many_tools_ask(kind: str, caplog: pytest.LogCaptu
 
 async def test_question_cannot_be_rewritten_by_arguments() -> None:
     server = Server("files", keys=[KEY], consent="destructive")
-    server.tool(lambda path: "done", name='x" to read?\n{path}')
+
+    @server.tool(name='x" to read?\n{path}')
+    def write(path: str) -> str:
+        return path
+
     long = 'a"\n\nsafe: true\u202e' + "b" * 3000
     call = await User(server, {yes: DECLINE}).call('x" to read?\n{path}', path=long)
     head, _, shown = call.asked[0].partition("\n\n")
@@ -146,6 +153,7 @@ async def test_question_cannot_be_rewritten_by_arguments() -> None:
     assert shown.startswith('path: "a\\"\\n\\nsafe: true\\u202ebbb')
     assert shown.endswith('bbb"... (and 1015 more characters)')
     assert "\n" not in shown
+    del write
 
 
 async def test_low_level_server_rejects_consent() -> None:

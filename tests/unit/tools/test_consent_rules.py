@@ -25,12 +25,16 @@ def tool(hints: str) -> Tool:
     return Tool(name=hints, input_schema={}, annotations=HINTS[hints])
 
 
+def is_named_reads(tool: Tool) -> bool:
+    return tool.name == "reads"
+
+
 @pytest.mark.parametrize(
     ("rule", "asking"),
     [
         ("destructive", {"none": NO_HINTS, "empty": NO_HINTS, "writes": NO_HINTS, "destroys": MARKED}),
         ("marked", {"destroys": MARKED, "both": MARKED}),
-        (lambda tool: tool.name == "reads", {"reads": CHOSEN}),
+        (is_named_reads, {"reads": CHOSEN}),
     ],
     ids=["destructive", "marked", "function"],
 )
