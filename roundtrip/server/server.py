@@ -285,7 +285,12 @@ class Server(PromptsAndResources[LifespanResultT]):
         for add in self._pending_registrations:
             add()
         if rule is not None:
-            internals.legs.workers.append(rule.report(internals.name, lambda: self._tools.registered))
+            registered, reason_of = self._tools, rule.reason_of
+            internals.legs.workers.append(
+                consent_rules.ConsentReport(
+                    internals.name, lambda: (reason_of(tool.spec, tool.listing) for tool in registered.registered)
+                )
+            )
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 

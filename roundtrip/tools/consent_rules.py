@@ -8,16 +8,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from mcp_types import Tool
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.resolvers.signatures import is_async
 from roundtrip.tools.options import ToolSpec
-
-if TYPE_CHECKING:
-    from roundtrip.tools.registered import RegisteredTool
 
 logger = logging.getLogger("roundtrip")
 
@@ -65,15 +62,6 @@ class Consent:
         if trust_hints:
             raise TypeError("trust_hints= must be given together with consent=; add consent='destructive'")
         return None
-
-    def report(self, server: str, tools: Callable[[], Iterable[RegisteredTool]]) -> ConsentReport:
-        """Return the report about a server whose tools are all registered.
-
-        Args:
-            server: The server's name.
-            tools: Returns the tools.
-        """
-        return ConsentReport(server, lambda: [self.reason_of(tool.spec, tool.listing) for tool in tools()])
 
     def reason_of(self, spec: ToolSpec, listing: Tool) -> str | None:
         """Return why a registered tool asks, given its options; None if the tool does not ask."""

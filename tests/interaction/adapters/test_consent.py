@@ -5,8 +5,10 @@ from typing import Annotated, Any
 
 import pytest
 from fastmcp import Client, Context, FastMCP
+from fastmcp.apps import FastMCPApp
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.server import create_proxy
+from fastmcp.server.providers.addressing import hashed_backend_name
 from fastmcp.server.transforms.search import BM25SearchTransform
 from fastmcp_tasks import TasksExtension
 from mcp.server import MCPServer
@@ -147,6 +149,17 @@ async def test_hints_of_proxied_tools_count_if_trusted(mode: str, trusts: bool) 
     shop.mcp.mount(other, namespace="own")
     assert await shop.call("own_read", mode, path="a") == "deleted a"
     assert shop.take() == ([], ["a"])
+
+
+@each_mode
+async def test_tool_of_an_app_asks_under_each_name(mode: str) -> None:
+    shop, app = Shop(), FastMCPApp("app")
+    app.tool()(shop.delete)
+    shop.mcp.add_provider(app)
+    for name in ("delete", hashed_backend_name("app", "delete")):
+        assert "declined" in await shop.call(name, mode, accepts=False, path="a")
+        assert await shop.call(name, mode, path="a") == "deleted a"
+    assert shop.take() == (['Allow "delete" to run?'] * 4, ["a", "a"])
 
 
 @each_mode

@@ -143,6 +143,7 @@ FEATURES: Final[dict[str, Feature]] = {
     "`ctx.sample`": Feature(lambda: by_sample, {"seats": "yes"}),
     "`ElicitUrl`": Feature(lambda: by_page, {"pay": ACCEPT}),
     "`confirm=`": Feature(optional(plain, confirm="Sure?"), {"confirm:pay": ACCEPT}),
+    "`consent=`": Feature(optional(plain, consent=True), {"confirm:pay": ACCEPT}),
     "`confirm=Approve(...)`": Feature(
         optional(plain, confirm=Approve("Sure?", by="finance")), install=APPROVED, user=fred
     ),
@@ -161,6 +162,7 @@ FEATURES: Final[dict[str, Feature]] = {
     "`task=`": Feature(optional(plain, task=True), eras=(Era.TASK, Era.RETRY, Era.LIVE)),
     "`install(ledger=...)`": Feature(lambda: in_body, SEATS, {"ledger": MemoryLedger()}),
     "`install(encrypt=True)`": Feature(lambda: in_body, SEATS, {"encrypt": True}),
+    "`install(consent=...)`": Feature(lambda: plain, {"confirm:pay": ACCEPT}, {"consent": "destructive"}),
     "`install(pages=...)`": Feature(lambda: in_body, SEATS, WITH_PAGES, lambda: LEAVES_FORMS),
     "`install(channels=...)`": Feature(
         lambda: in_body_for_anyone, SEATS, {"channels": ("form", "model")}, lambda: LEAVES_FORMS
