@@ -11,7 +11,7 @@ its `task=`, and runs within the request.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +28,7 @@ from roundtrip.legs.requests import holding
 from roundtrip.resolvers.signatures import hints_of
 from roundtrip.resolvers.threads import Threads
 from roundtrip.tools.confirmation import ToolConfirmation
-from roundtrip.tools.consent_rules import CONFIRMED, Consent, ConsentReport
+from roundtrip.tools.consent_rules import CONFIRMED, ConsentPolicy, ConsentReport
 from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.registered import asking_function
 from roundtrip.untrusted import mapping_of
@@ -47,7 +47,7 @@ class _ToolRun:
 
     server: names.FastMCP[Any]
     name: str
-    is_found: bool = False
+    is_looked_up: bool = False
     is_covered: bool = False
     """True if tools that this tool calls on the same server do not ask."""
     has_consent: bool = False
@@ -65,7 +65,7 @@ class ConsentingServer:
         consent: Decides which tools ask.
     """
 
-    def __init__(self, installation: Installation[names.FastMCP[Any]], consent: Consent) -> None:
+    def __init__(self, installation: Installation[names.FastMCP[Any]], consent: ConsentPolicy) -> None:
         self._installation = installation
         self._consent = consent
         self._functions: dict[tuple[str, str | None], _PlainToolFunction] = {}
@@ -85,33 +85,46 @@ class ConsentingServer:
                 return await call(name, *given, run_middleware=False, **named)
 
         async def get_tool(name: str, *given: Any, **named: Any) -> names.Tool | None:
-            return await self._found(name, await get(name, *given, **named))
+            return await self._find(name, get(name, *given, **named))
 
         async def get_tool_by_hash(tool_hash: str, tool_name: str, *given: Any, **named: Any) -> names.Tool | None:
             run = _RUN.get()
-            name = run.name if run is not None else tool_name
-            return await self._found(name, await get_by_hash(tool_hash, tool_name, *given, **named))
+            return await self._find(
+                run.name if run is not None else "", get_by_hash(tool_hash, tool_name, *given, **named)
+            )
 
         for method in (call_tool, get_tool, get_tool_by_hash):
             setattr(mcp, method.__name__, method)
 
-    async def _found(self, name: str, tool: names.Tool | None) -> names.Tool | None:
-        """Return a tool that the server has found: as it is, or as a tool that asks."""
-        if tool is None:
-            return None
+    async def _find(self, name: str, found: Awaitable[names.Tool | None]) -> names.Tool | None:
+        """Return the tool that FastMCP finds, or a tool that asks before it runs.
+
+        Args:
+            name: The name by which the tool is looked up.
+            found: Finds the tool. The author's code takes part, and may look up tools itself.
+        """
         run = _RUN.get()
-        is_run = run is not None and run.server is self._installation.host and run.name == name and not run.is_found
-        if not is_run and not tool.task_config.supports_tasks():
-            return tool
+        if run is None or run.server is not self._installation.host or run.name != name or run.is_looked_up:
+            return await self._without_task(await found)
+        run.is_looked_up = True
+        tool = await found
+        if tool is None:
+            run.is_looked_up = False
+            return None
         below = await names.tool_below(tool)
-        if self.reason(tool, below) is None:
-            if is_run and run is not None:
-                run.is_found, run.is_covered = True, not _passes_calls_on(below)
+        if self.reason(tool, below) is not None:
+            run.is_covered = run.has_consent = True
+            return _ConsentingTool.of(tool, self.function_for(tool, below))
+        run.is_covered = not _passes_calls_on(below)
+        return tool
+
+    async def _without_task(self, tool: names.Tool | None) -> names.Tool | None:
+        """Return a tool without FastMCP's `task=`, if it asks for consent."""
+        if tool is None or not tool.task_config.supports_tasks():
             return tool
-        if not is_run or run is None:
-            return tool.model_copy(update={"task_config": type(tool.task_config)(mode="forbidden")})
-        run.is_found = run.has_consent = True
-        return _ConsentingTool.of(tool, self.function_for(tool, below))
+        if self.reason(tool, await names.tool_below(tool)) is None:
+            return tool
+        return tool.model_copy(update={"task_config": type(tool.task_config)(mode="forbidden")})
 
     def reason(self, tool: names.Tool, below: names.Tool | None) -> str | None:
         """Return why a tool asks for consent; None if it does not ask.

@@ -128,7 +128,7 @@ class Installation(Attached, Generic[HostT]):
         self.storage.runs_tasks = runs_tasks(None, environment=os.environ)
         consents = not ConsentOptions.__annotations__.keys().isdisjoint(options)
         self.consent = (
-            consent_rules.Consent.of(options.get("consent"), trust_hints=options.get("trust_hints", False))
+            consent_rules.ConsentPolicy.of(options.get("consent"), trust_hints=options.get("trust_hints", False))
             if consents
             else None
         )

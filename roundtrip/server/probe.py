@@ -236,7 +236,9 @@ class Probe:
         hidden: list[str] = []
         for tool in self._tools.registered:
             name = tool.name if tool.version is None else f"{tool.name}@{tool.version}"
-            digest = _digest(f"{tool.function.build}\n{tool.listing.model_dump_json(by_alias=True, exclude_none=True)}")
+            listing = tool.listing.model_dump_json(by_alias=True, exclude_none=True)
+            asks_first = "\nconfirm" if tool.function.confirm is not None else ""
+            digest = _digest(f"{tool.function.build}\n{listing}{asks_first}")
             if self._tools.is_for_everyone(tool):
                 digests[name] = digest
             else:

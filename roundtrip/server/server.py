@@ -215,7 +215,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         bus = options.get("subscriptions")
         given = options.get("request_state_security")
         parts = parts_of(name, given=given, bus=None if bus is False else bus, **for_parts)
-        rule = consent_rules.Consent.of(consent) if consent is not None else None
+        rule = consent_rules.ConsentPolicy.of(consent) if consent is not None else None
         self._visibility_lock = Lock()
         self._pending_registrations: list[Callable[[], None]] = []
         """Registrations to make once the server is ready. The SDK's constructor and extensions add these tools too

@@ -31,7 +31,7 @@ _MARKED: Final = "with destructiveHint=True"
 _CHOSEN: Final = "chosen by the consent= function"
 
 
-class Consent:
+class ConsentPolicy:
     """One server's rule about consent.
 
     Args:
@@ -51,7 +51,7 @@ class Consent:
         self._trusts_hints = trusts_hints
 
     @classmethod
-    def of(cls, rule: ConsentRule | Literal[False] | None, *, trust_hints: bool = False) -> Consent | None:
+    def of(cls, rule: ConsentRule | Literal[False] | None, *, trust_hints: bool = False) -> ConsentPolicy | None:
         """Return the consent in a server's options; None if tools do not ask.
 
         Raises:

@@ -35,7 +35,7 @@ from roundtrip.visibility.rules import Component, read_enabled
 
 if TYPE_CHECKING:
     from roundtrip.tools import confirmation, docstring_sections, schema_checks, schemas
-    from roundtrip.tools.consent_rules import Consent
+    from roundtrip.tools.consent_rules import ConsentPolicy
     from roundtrip.visibility.gates import VisibilityGate
 else:
     load_on_use(
@@ -91,7 +91,7 @@ class ToolDefaults(NamedTuple):
     build: str | None = None
     strict: bool = False
     inline: bool = True
-    consent: Consent | None = None
+    consent: ConsentPolicy | None = None
     """Decides which tools without a confirmation ask their users; None if no tool does."""
 
     def filled(self, fn: Callable[..., Any]) -> Mapping[str, Any]:

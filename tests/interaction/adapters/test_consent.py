@@ -9,7 +9,9 @@ from fastmcp.apps import FastMCPApp
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.server import create_proxy
 from fastmcp.server.providers.addressing import hashed_backend_name
+from fastmcp.server.transforms import Transform
 from fastmcp.server.transforms.search import BM25SearchTransform
+from fastmcp.tools import Tool
 from fastmcp_tasks import TasksExtension
 from mcp.server import MCPServer
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ToolAnnotations
@@ -149,6 +151,33 @@ async def test_hints_of_proxied_tools_count_if_trusted(mode: str, trusts: bool) 
     shop.mcp.mount(other, namespace="own")
     assert await shop.call("own_read", mode, path="a") == "deleted a"
     assert shop.take() == ([], ["a"])
+
+
+class LooksTwice(Transform):
+    """Transform that looks a tool up on its own server, before and after FastMCP does."""
+
+    def __init__(self, mcp: FastMCP[Any]) -> None:
+        self._mcp = mcp
+        self._is_inner = False
+
+    async def get_tool(self, name: str, call_next: Any, *, version: Any = None) -> Tool | None:
+        if self._is_inner:
+            return await call_next(name, version=version)
+        self._is_inner = True
+        await self._mcp.get_tool(name)
+        found = await call_next(name, version=version)
+        await self._mcp.get_tool(name)
+        self._is_inner = False
+        return found
+
+
+@each_mode
+async def test_tool_that_is_looked_up_by_other_code_asks(mode: str) -> None:
+    shop = Shop()
+    shop.mcp.tool(shop.delete)
+    shop.mcp.add_transform(LooksTwice(shop.mcp))
+    assert "declined" in await shop.call("delete", mode, accepts=False, path="a")
+    assert shop.take() == (['Allow "delete" to run?'], [])
 
 
 @each_mode

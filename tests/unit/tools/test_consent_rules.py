@@ -7,7 +7,7 @@ import pytest
 from mcp_types import Tool, ToolAnnotations
 
 from roundtrip import InvalidSignature, Server
-from roundtrip.tools.consent_rules import Consent, ConsentReport
+from roundtrip.tools.consent_rules import ConsentPolicy, ConsentReport
 
 NO_HINTS, MARKED, CHOSEN = "without hints", "with destructiveHint=True", "chosen by the consent= function"
 HINTS = {
@@ -39,13 +39,13 @@ def is_named_reads(tool: Tool) -> bool:
     ids=["destructive", "marked", "function"],
 )
 def test_rule_decides_which_tools_ask(rule: Any, asking: dict[str, str]) -> None:
-    consent = Consent(rule)
+    consent = ConsentPolicy(rule)
     assert {hints: why for hints in HINTS if (why := consent.reason(tool(hints))) is not None} == asking
 
 
 @pytest.mark.parametrize("rule", ["destructive", "marked"])
 def test_hints_of_strangers_never_keep_a_tool_from_asking(rule: Any) -> None:
-    distrusting, trusting = Consent(rule), Consent(rule, trusts_hints=True)
+    distrusting, trusting = ConsentPolicy(rule), ConsentPolicy(rule, trusts_hints=True)
     for hints in HINTS:
         own = distrusting.reason(tool(hints))
         assert trusting.reason(tool(hints), is_foreign=True) == own
@@ -61,8 +61,8 @@ def test_function_does_not_see_hints_of_strangers() -> None:
         seen.append(each.annotations)
         return True
 
-    Consent(rule).reason(tool("reads"), is_foreign=True)
-    Consent(rule, trusts_hints=True).reason(tool("reads"), is_foreign=True)
+    ConsentPolicy(rule).reason(tool("reads"), is_foreign=True)
+    ConsentPolicy(rule, trusts_hints=True).reason(tool("reads"), is_foreign=True)
     assert seen == [None, HINTS["reads"]]
 
 
@@ -78,13 +78,13 @@ def test_unknown_rule_is_rejected(rule: Any) -> None:
 
 def test_function_must_answer_true_or_false() -> None:
     with pytest.raises(InvalidSignature, match="consent= must return True or False for tool 'none', got NoneType"):
-        Consent(lambda tool: None).reason(tool("none"))  # type: ignore[arg-type,return-value]  # pyright: ignore
+        ConsentPolicy(lambda tool: None).reason(tool("none"))  # type: ignore[arg-type,return-value]  # pyright: ignore
 
 
 def test_trusting_hints_needs_consent() -> None:
-    assert Consent.of(None) is Consent.of(False) is None
+    assert ConsentPolicy.of(None) is ConsentPolicy.of(False) is None
     with pytest.raises(TypeError, match=r"^trust_hints= must be given together with consent="):
-        Consent.of(None, trust_hints=True)
+        ConsentPolicy.of(None, trust_hints=True)
 
 
 @pytest.mark.parametrize(
