@@ -79,7 +79,7 @@ def test_versions_of_the_windows_ask_in_every_way(folder: str) -> None:
         str(WINDOW.folder / folder) if folder else "",
         {"older": OLDEST, "between": BETWEEN, "": NEWEST}[folder],
     )
-    arrivals = [] if folder else ["tests/interaction/adapters/test_arrivals.py"]
+    arrivals = [] if folder else [f"tests/interaction/adapters/test_{name}.py" for name in ("arrivals", "consent")]
     env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | {"PYTHONPATH": path}
     command = [WINDOW.python, "-c", SCRIPT, *IN_EVERY_WAY, *arrivals]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env, timeout=SECONDS)
