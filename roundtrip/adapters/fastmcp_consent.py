@@ -2,7 +2,7 @@
 
 FastMCP finds a tool by `get_tool`, and runs it by `call_tool(..., run_middleware=False)`. Both methods are replaced on
 the server. For the call that a client sent, the found tool is wrapped in a tool that asks. A tool that runs because the
-author's code calls it does not ask: the consent, or the hints, of the tool that contains this code cover it.
+author's code calls it does not ask.
 
 FastMCP runs a tool with `task=True` in a worker, where no client can be asked. Such a tool is therefore found without
 its `task=`, and runs within the request.
@@ -13,25 +13,31 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_types import InputRequiredResult
 from pydantic import PrivateAttr
+from pydantic_core import to_json
 from typing_extensions import override
 
 from roundtrip.adapters import fastmcp_names as names
-from roundtrip.adapters.fastmcp_functions import CONSENTING, FastMcpFunction, is_in_stored_leg, own_function
+from roundtrip.adapters.fastmcp_functions import (
+    CONSENTING,
+    FastMcpFunction,
+    current_request,
+    is_in_stored_leg,
+    own_function,
+)
 from roundtrip.adapters.installation import Installation, serving_now
 from roundtrip.legs.functions import read_signature
-from roundtrip.legs.requests import holding
+from roundtrip.legs.requests import asking_request, holding
 from roundtrip.resolvers.signatures import hints_of
 from roundtrip.resolvers.threads import Threads
-from roundtrip.tools.confirmation import ToolConfirmation
+from roundtrip.tools.confirmation import ToolConfirmation, consent_key, with_defaults
 from roundtrip.tools.consent_rules import CONFIRMED, ConsentPolicy, ConsentReport
 from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.registered import asking_function
-from roundtrip.untrusted import mapping_of
 
 if TYPE_CHECKING:
     from roundtrip.questions.markers import Marker as Question
@@ -45,16 +51,24 @@ _FASTMCP_TRANSFORMS: Final = "fastmcp.server.transforms."
 class _ToolRun:
     """A tool that FastMCP runs for a client's call."""
 
+    request: object
+    """The client's request, or the stored leg."""
     server: names.FastMCP[Any]
     name: str
     is_looked_up: bool = False
-    is_covered: bool = False
-    """True if tools that this tool calls on the same server do not ask."""
+    passes_on: bool = False
+    """True if the client's call is passed on to another tool."""
     has_consent: bool = False
-    """True if tools that this tool calls on any server do not ask."""
+    """True once the user has accepted. Then no other tool asks."""
 
 
 _RUN: Final[ContextVar[_ToolRun | None]] = ContextVar("roundtrip_consent", default=None)
+
+
+def _current_run() -> _ToolRun | None:
+    """Return the run of the current request. A client in this process may send another request while a tool runs."""
+    run = _RUN.get()
+    return run if run is not None and run.request is current_request() else None
 
 
 class ConsentingServer:
@@ -67,34 +81,48 @@ class ConsentingServer:
 
     def __init__(self, installation: Installation[names.FastMCP[Any]], consent: ConsentPolicy) -> None:
         self._installation = installation
+        self._mcp = installation.host
         self._consent = consent
         self._functions: dict[tuple[str, str | None], _PlainToolFunction] = {}
-        self._attach(installation.host)
+        self._attach()
         installation.legs.workers.append(ConsentReport(installation.name, self._reasons, others=self._count_others))
 
-    def _attach(self, mcp: names.FastMCP[Any]) -> None:
+    def _attach(self) -> None:
         """Replace the server's methods that find and run tools."""
+        mcp = self._mcp
         call, get, get_by_hash = mcp.call_tool, mcp.get_tool, mcp.get_tool_by_hash
 
         async def call_tool(name: str, *given: Any, run_middleware: bool = True, **named: Any) -> Any:
-            current = _RUN.get()
-            is_covered = current is not None and (current.has_consent or (current.server is mcp and current.is_covered))
-            if run_middleware or is_covered or not _is_for_client():
+            if run_middleware or not self._is_for_client():
                 return await call(name, *given, run_middleware=run_middleware, **named)
-            with holding(_RUN, _ToolRun(mcp, name)):
+            with holding(_RUN, _ToolRun(current_request(), mcp, name)):
                 return await call(name, *given, run_middleware=False, **named)
 
         async def get_tool(name: str, *given: Any, **named: Any) -> names.Tool | None:
             return await self._find(name, get(name, *given, **named))
 
         async def get_tool_by_hash(tool_hash: str, tool_name: str, *given: Any, **named: Any) -> names.Tool | None:
-            run = _RUN.get()
-            return await self._find(
-                run.name if run is not None else "", get_by_hash(tool_hash, tool_name, *given, **named)
-            )
+            run = _current_run()
+            found = get_by_hash(tool_hash, tool_name, *given, **named)
+            return await self._find(run.name if run is not None else "", found)
 
         for method in (call_tool, get_tool, get_tool_by_hash):
             setattr(mcp, method.__name__, method)
+
+    def _is_for_client(self) -> bool:
+        """Return True if a tool that now runs on this server is the one that a client called."""
+        run, session, serving = _current_run(), names.session_now(), serving_now()
+        if run is not None and (run.has_consent or (run.server is self._mcp and not run.passes_on)):
+            return False
+        if session is None:
+            return is_in_stored_leg()
+        if serving is None or serving.request.session is not session:
+            # roundtrip is not installed on the outer server. No user can be asked, and the call must fail.
+            return True
+        if serving.request.method != "tools/call":
+            return False
+        passed = run is not None or serving.installation.host is not self._mcp
+        return passed or names.may_be_client_tool_call()
 
     async def _find(self, name: str, found: Awaitable[names.Tool | None]) -> names.Tool | None:
         """Return the tool that FastMCP finds, or a tool that asks before it runs.
@@ -103,8 +131,8 @@ class ConsentingServer:
             name: The name by which the tool is looked up.
             found: Finds the tool. The author's code takes part, and may look up tools itself.
         """
-        run = _RUN.get()
-        if run is None or run.server is not self._installation.host or run.name != name or run.is_looked_up:
+        run = _current_run()
+        if run is None or run.server is not self._mcp or run.name != name or run.is_looked_up:
             return await self._without_task(await found)
         run.is_looked_up = True
         tool = await found
@@ -112,11 +140,23 @@ class ConsentingServer:
             run.is_looked_up = False
             return None
         below = await names.tool_below(tool)
-        if self.reason(tool, below) is not None:
-            run.is_covered = run.has_consent = True
-            return _ConsentingTool.of(tool, self.function_for(tool, below))
-        run.is_covered = not _passes_calls_on(below)
-        return tool
+        if self.reason(tool, below) is None and not self._has_asked(tool, below):
+            run.passes_on = _passes_calls_on(below)
+            return tool
+        asking = self.function_for(tool, below)
+        if isinstance(asking, _PlainToolFunction) and self._installation is _outer_installation():
+            asking.run_name = run.name
+        serving = serving_now()
+        accepted = serving.accepted if serving is not None else set[str]()
+        return _ConsentingTool.of(tool, asking, run, accepted)
+
+    def _has_asked(self, tool: names.Tool, below: names.Tool | None) -> bool:
+        """Return True if an earlier leg of the client's call has asked for consent, perhaps on another build."""
+        function, record = own_function(tool, below), asking_request()
+        journal = record.journal if record is not None else None
+        if journal is None or (function is not None and function.confirm is not None):
+            return False
+        return consent_key(tool.name) in {*journal.asked, *journal.entries}
 
     async def _without_task(self, tool: names.Tool | None) -> names.Tool | None:
         """Return a tool without FastMCP's `task=`, if it asks for consent."""
@@ -135,7 +175,7 @@ class ConsentingServer:
         """
         if _passes_calls_on(below):
             return None
-        function = own_function(tool, below)
+        function = None if names.runs_own_code(tool) else own_function(tool, below)
         if function is not None and (function.confirm is not None or function.waives_consent):
             return None
         return self._consent.reason(tool.to_mcp_tool(), is_foreign=not isinstance(below, names.FunctionTool))
@@ -147,25 +187,30 @@ class ConsentingServer:
         return own_function(tool, below)
 
     def function_for(self, tool: names.Tool, below: names.Tool | None) -> FastMcpFunction:
-        """Return the function that asks for consent: the tool's own function if it asks other questions, or else a
+        """Return a function that asks for consent: the tool's own function if it asks other questions, or else a
         function that runs the tool.
+
+        Raises:
+            ToolError: The tool runs code around a function that asks.
         """
-        confirmation = ToolConfirmation.for_consent(tool.name)
+        own = own_function(tool, below)
+        if own is not None and names.runs_own_code(tool):
+            raise names.ToolError(
+                f"tool {tool.name!r} must not run code of its own around {own.owner}, which asks with roundtrip: "
+                "consent would come too late; exclude the tool with a consent= function, or do not transform it"
+            )
+        asking = copy.copy(own if own is not None else self._plain_function(tool.name, tool.version))
+        confirmation = ToolConfirmation.for_consent(tool.name, tool.version)
 
         def confirm(arguments: Mapping[str, Any]) -> tuple[str, Question]:
-            return confirmation.named_question(_with_defaults(arguments, tool.parameters))
+            return confirmation.named_question(with_defaults(arguments, tool.parameters))
 
-        own = own_function(tool, below)
-        if own is not None:
-            asking = copy.copy(own)
-        else:
-            asking = copy.copy(self._plain_function(tool.name, tool.version))
-            asking.tool_to_run = tool
+        asking.confirm = confirm
+        if isinstance(asking, _PlainToolFunction):
+            asking.tool = asking.tool_to_run = tool
             asking.is_filled_by_host = not isinstance(below, names.FunctionTool) or bool(
                 names.injected_parameters(below.fn, hints_of(below.fn))
             )
-            asking.tool = tool
-        asking.confirm = confirm
         return asking
 
     def _plain_function(self, name: str, version: str | None) -> _PlainToolFunction:
@@ -203,6 +248,10 @@ class _PlainToolFunction(FastMcpFunction):
     """Function that runs a tool, which itself uses nothing of roundtrip."""
 
     tool_to_run: names.Tool
+    run_name: str | None = None
+    """The name by which the server that clients connect to has found the tool; None on a mounted server."""
+    raised: Exception | None = None
+    """The tool's own exception."""
 
     @override
     def is_called(self, method: str, name: str) -> bool:
@@ -211,8 +260,29 @@ class _PlainToolFunction(FastMcpFunction):
 
     @override
     async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: Threads) -> Any:
-        result = await self.tool_to_run.run(dict(arguments))
+        if self.begin_body is not None:
+            self.begin_body()
+        try:
+            result = await self.tool_to_run.run(dict(arguments))
+        except Exception as error:
+            self.raised = error
+            raise
         return result.input_required if isinstance(result, names.InputRequiredToolResult) else result
+
+    @override
+    async def serve(self, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
+        record = asking_request()
+        if self.run_name is not None and record is not None and not is_in_stored_leg():
+            # If the call is stored, its later legs run without FastMCP's middleware, which may have changed the call.
+            params = {**(record.context.params or {}), "name": self.run_name, "arguments": arguments}
+            record.context = replace(record.context, params=params)
+        try:
+            return await super().serve(arguments, injected)
+        except Exception:
+            if self.raised is not None:
+                # Clients must get the same error as without consent.
+                raise self.raised from self.raised.__cause__
+            raise
 
     @override
     def as_sent(self, value: Any) -> Any:
@@ -224,17 +294,38 @@ class _ConsentingTool(names.Tool):
 
     _found: names.Tool = PrivateAttr()
     _function: FastMcpFunction = PrivateAttr()
+    _run_of_client: _ToolRun = PrivateAttr()
+    _accepted: set[str] = PrivateAttr()
 
     @classmethod
-    def of(cls, found: names.Tool, function: FastMcpFunction) -> _ConsentingTool:
-        """Return a tool that asks with a function from `ConsentingServer.function_for`."""
+    def of(
+        cls, found: names.Tool, function: FastMcpFunction, run_of_client: _ToolRun, accepted: set[str]
+    ) -> _ConsentingTool:
+        """Return a tool that asks with a function from `ConsentingServer.function_for`.
+
+        Args:
+            found: The tool that FastMCP found.
+            function: The function that asks.
+            run_of_client: The run for which FastMCP found the tool.
+            accepted: The arguments that the user has accepted in this request.
+        """
         tool = cls(name=found.name, version=found.version, parameters=found.parameters, output_schema=None)
-        tool._found, tool._function = found, function
+        tool._found, tool._function, tool._run_of_client, tool._accepted = found, function, run_of_client, accepted
         return tool
 
     @override
     async def run(self, arguments: dict[str, Any]) -> names.ToolResult:
         """Serve one leg of a client's call."""
+        call = f"{self.name} {to_json(arguments, fallback=repr).decode()}"
+        if call in self._accepted:
+            # A middleware repeats the call.
+            return await self._found.run(arguments)
+
+        def begin_body() -> None:
+            self._run_of_client.has_consent = True
+            self._accepted.add(call)
+
+        self._function.begin_body = begin_body
         if not isinstance(self._function, _PlainToolFunction):
             with holding(CONSENTING, self._function):
                 return await self._found.run(arguments)
@@ -244,26 +335,12 @@ class _ConsentingTool(names.Tool):
         return value if isinstance(value, names.ToolResult) else self.convert_result(value)
 
 
-def _is_for_client() -> bool:
-    """Return True if the running code serves a client's tool call, or a later leg of one."""
-    session, serving = names.session_now(), serving_now()
-    if session is None:
-        return is_in_stored_leg()
-    # Without installation on the outer server, nobody can be asked, and the call must fail.
-    return serving is None or serving.request.session is not session or serving.request.method == "tools/call"
+def _outer_installation() -> Installation[Any] | None:
+    """Return the installation on the server that received the client's request."""
+    serving = serving_now()
+    return serving.installation if serving is not None else None
 
 
 def _passes_calls_on(below: names.Tool | None) -> bool:
     """Return True for FastMCP's own tools that only find or call other tools, or read prompts and resources."""
     return getattr(getattr(below, "fn", None), "__module__", "").startswith(_FASTMCP_TRANSFORMS)
-
-
-def _with_defaults(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments in the order of their schema, with the defaults of arguments that the client left out."""
-    shown: dict[str, Any] = {}
-    for name, part in mapping_of(schema.get("properties")).items():
-        if name in arguments:
-            shown[name] = arguments[name]
-        elif "default" in mapping_of(part):
-            shown[name] = part["default"]
-    return {**shown, **arguments}

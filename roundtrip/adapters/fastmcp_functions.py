@@ -35,7 +35,7 @@ from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Susp
 from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.functions import AskingFunction, Kind, read_signature
-from roundtrip.legs.requests import Incoming, asking_request, holding
+from roundtrip.legs.requests import REQUEST, Incoming, asking_request, holding
 from roundtrip.legs.runner import ServedEnd, result_of
 from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
 from roundtrip.resolvers.threads import Threads
@@ -93,6 +93,11 @@ CONSENTING: Final[ContextVar[FastMcpFunction | None]] = ContextVar("roundtrip_co
 """A copy of the next function, which asks for consent before anything runs."""
 
 
+def current_request() -> object:
+    """Return the stored leg or the client's request that the running code serves; None outside both."""
+    return _STORED_LEG.get() or REQUEST.get()
+
+
 def is_in_stored_leg() -> bool:
     """Return True if a stored call's leg is running, and its function has not begun."""
     leg = _STORED_LEG.get()
@@ -108,6 +113,8 @@ class FastMcpFunction(AskingFunction):
     """True if FastMCP fills any of the function's parameters."""
     waives_consent: bool = False
     """True if the author set `consent=False`."""
+    begin_body: Callable[[], None] | None = None
+    """Is called when the body begins, after the user has accepted."""
 
     @property
     def needs_request(self) -> bool:
@@ -133,6 +140,8 @@ class FastMcpFunction(AskingFunction):
 
     async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: Threads) -> Any:
         """Run the function with roundtrip's and FastMCP's values."""
+        if self.begin_body is not None:
+            self.begin_body()
         try:
             return await super().run(arguments, {**filled, **(_INJECTED.get() or {})}, context, threads)
         except fastmcp_names.FastMCPError as error:

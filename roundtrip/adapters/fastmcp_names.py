@@ -202,6 +202,11 @@ def is_client_tool_call(*, is_named: bool) -> bool:
     return is_named if _is_client_tool_call is None else _is_client_tool_call()
 
 
+def may_be_client_tool_call() -> bool:
+    """Return False if another tool or a middleware called the running tool, and FastMCP tells that."""
+    return _is_client_tool_call is None or _is_client_tool_call()
+
+
 def serving_server() -> FastMCP[Any] | None:
     """Return the server whose component is running, or None."""
     try:
@@ -229,6 +234,15 @@ def injected_parameters(fn: Callable[..., Any], hints: dict[str, Any]) -> tuple[
 async def function_below(tool: Tool) -> object:
     """Return the function behind a tool's transforms and mounts, or None if the function is not in this process."""
     return getattr(await tool_below(tool), "fn", None)
+
+
+def runs_own_code(tool: Tool) -> bool:
+    """Return True if a transform around the tool runs a function of the author's."""
+    while isinstance(tool, TransformedTool):
+        if tool.fn is not tool.forwarding_fn:
+            return True
+        tool = tool.parent_tool
+    return False
 
 
 async def tool_below(tool: Tool) -> Tool | None:

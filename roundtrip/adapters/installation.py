@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from mcp.server import MCPServer
@@ -67,6 +67,8 @@ class InstalledServing:
     """The request's context, whose `requestState` contains only the author's part."""
     failure: MCPError | None = None
     """The protocol error to send to the client instead of the host's result."""
+    accepted: set[str] = field(default_factory=set[str])
+    """The tools and arguments to which the user has consented. The host's middleware may repeat a call."""
 
 
 _WORKER_OPTIONS: Final = ("run_tasks", "task_engine")

@@ -1,4 +1,4 @@
-"""Tool confirmation: a question that shows the validated arguments before anything runs."""
+"""Tool confirmation: a question that shows the arguments before anything runs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from roundtrip.errors import InvalidSignature
 from roundtrip.questions.markers import NOTHING, Elicit, ExternalMarker
 from roundtrip.text import printable, quoted
+from roundtrip.untrusted import mapping_of
 
 _MAX_VALUE_CHARS: Final = 200
 _MAX_CONSENT_CHARS: Final = 2000
 """Maximum number of characters shown for one value, and for one value if the author wrote no question."""
+_MAX_NAME_CHARS: Final = 100
+_MAX_QUESTION_CHARS: Final = 20_000
+"""Maximum number of characters in a question that the author did not write."""
 
 _PLAIN: Final = (int, float, Decimal, date, time, timedelta, UUID, NoneType)
 """Types that are shown without quotes: their text cannot contain words that a client chose."""
@@ -60,10 +64,10 @@ class ToolConfirmation(NamedTuple):
     """True if the author wrote no question."""
 
     @classmethod
-    def for_consent(cls, tool: str) -> ToolConfirmation:
+    def for_consent(cls, tool: str, version: str | None = None) -> ToolConfirmation:
         """Return the confirmation of a tool whose author wrote no question."""
-        name = quoted(tool).replace("{", "{{").replace("}", "}}")
-        return cls(f"confirm:{tool}", f"Allow {name} to run?", is_consent=True)
+        named = quoted(tool) if version is None else f"{quoted(tool)}, version {quoted(version)},"
+        return cls(consent_key(tool), f"Allow {named.replace('{', '{{').replace('}', '}}')} to run?", is_consent=True)
 
     @classmethod
     def of(cls, given: str | ExternalMarker[Any], *, tool: str, arguments: Mapping[str, str]) -> ToolConfirmation:
@@ -100,7 +104,7 @@ class ToolConfirmation(NamedTuple):
                     f"tool {tool!r}: confirm={template!r} mentions {field!r}, which is not an argument of the tool "
                     f"(its arguments: {known})"
                 )
-        return cls(f"confirm:{tool}", template, approve)
+        return cls(consent_key(tool), template, approve)
 
     def named_question(self, arguments: Mapping[str, Any]) -> tuple[str, Elicit[Confirmation] | ExternalMarker[Any]]:
         """Return the question for one call, with its name."""
@@ -112,9 +116,14 @@ class ToolConfirmation(NamedTuple):
         Values stay in quotes and on one line, so that the writer of the arguments cannot rewrite the question.
         """
         shown = _long if self.is_consent else _short if self.approve is None else _whole
-        listed = [f"{name}: {shown(value)}" for name, value in arguments.items()]
+        listed = [f"{_label(name)}: {shown(value)}" for name, value in arguments.items()]
         question_text = _FORMATTER.vformat(self.template, (), arguments)
         text = "\n".join([question_text, "", *listed]).rstrip()
+        if self.is_consent and len(text) > _MAX_QUESTION_CHARS:
+            raise ToolError(
+                f"arguments must have at most {_MAX_QUESTION_CHARS} characters in the question, so that the user can "
+                f"read them, got {len(text)}; send less in one call"
+            )
         if self.approve is None:
             return Elicit(text, Confirmation)
         if len(text) > self.approve.max_chars:
@@ -123,6 +132,27 @@ class ToolConfirmation(NamedTuple):
                 f"them, got {len(text)}; send less in one call"
             )
         return self.approve.worded(text)
+
+
+def consent_key(tool: str) -> str:
+    """Return the name of a tool's confirmation."""
+    return f"confirm:{tool}"
+
+
+def with_defaults(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments in the order of their schema, with the defaults of arguments that the client left out."""
+    shown: dict[str, Any] = {}
+    for name, part in mapping_of(schema.get("properties")).items():
+        if name in arguments:
+            shown[name] = arguments[name]
+        elif "default" in mapping_of(part):
+            shown[name] = part["default"]
+    return {**shown, **arguments}
+
+
+def _label(name: str) -> str:
+    """Return an argument's name. A client may choose the names, and must not write lines of the question."""
+    return name if name.isidentifier() else quoted(name[:_MAX_NAME_CHARS]) + _omission_note(len(name), _MAX_NAME_CHARS)
 
 
 def _whole(value: Any) -> str:
