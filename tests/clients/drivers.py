@@ -32,7 +32,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParam
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing import Era
 from tests.conformance.suite import NODE_MODULES
-from tests.kit.own_environments import CLIENTS
+from tests.kit.own_environments import CLIENTS, NEWER_CLIENTS, OwnEnvironment
 from tests.kit.tiers import Tier, current_tier
 from tests.kit.wire import ACCEPT, headers_of, meta_of
 
@@ -260,12 +260,27 @@ def _npm(program: str, node: Callable[[], str], *, era: Era = Era.RETRY) -> Run:
 
 
 def _older(kind: str, *, oldest: bool = False) -> Run:
-    async def run(target: Target, calls: Sequence[ToolCall]) -> list[Outcome]:
-        command = [str(CLIENTS.python), str(_HERE / "programs" / "older_python.py"), kind]
-        env = {"PYTHONPATH": str(CLIENTS.folder / "older") if oldest else "", "PYTHONWARNINGS": "ignore"}
-        return await _job(command, target, calls, env=env, asks=True)
+    """Drive a Python client on version 1 of the SDK."""
+    return partial(_python, CLIENTS, kind, path=str(CLIENTS.folder / "older") if oldest else "")
 
-    return run
+
+def _newer(kind: str, mode: str = "auto") -> Run:
+    """Drive a Python client on version 2 of the SDK."""
+    return partial(_python, NEWER_CLIENTS, kind, mode=mode)
+
+
+async def _python(
+    environment: OwnEnvironment,
+    kind: str,
+    target: Target,
+    calls: Sequence[ToolCall],
+    *,
+    path: str = "",
+    mode: str = "",
+) -> list[Outcome]:
+    command = [str(environment.python), str(_HERE / "programs" / "python_clients.py"), kind]
+    env = {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore", "MCP_USE_ANONYMIZED_TELEMETRY": "false"}
+    return await _job(command, target, calls, env=env, asks=True, mode=mode)
 
 
 _INSPECTOR: Final = "@modelcontextprotocol/inspector"
@@ -421,8 +436,15 @@ DRIVERS: Final = (
     Driver("Python SDK 1.22", _OLDER, _older("sdk", oldest=True), needs=CLIENTS.install_or_skip),
     Driver("FastMCP 4.1", _NEW, _fastmcp("auto")),
     Driver("FastMCP 4.1", _OLD, _fastmcp("legacy")),
-    Driver("LangChain adapters 0.3", _OLD, _older("langchain"), needs=CLIENTS.install_or_skip),
+    Driver("FastMCP 4.2", _NEW, _newer("fastmcp"), needs=NEWER_CLIENTS.install_or_skip),
+    Driver("FastMCP 4.2", _OLD, _newer("fastmcp", "legacy"), needs=NEWER_CLIENTS.install_or_skip),
+    Driver("LangChain 1.5 with LangGraph", _NEW, _newer("langchain"), needs=NEWER_CLIENTS.install_or_skip),
+    Driver("LangChain adapters 0.3", _OLD, _older("langchain_adapters"), needs=CLIENTS.install_or_skip),
+    Driver("OpenAI Agents SDK 0.24", _NEW, _newer("agents"), needs=NEWER_CLIENTS.install_or_skip),
     Driver("OpenAI Agents SDK 0.24", _OLD, _older("agents"), needs=CLIENTS.install_or_skip),
+    Driver("Pydantic AI 2.68", _NEW, _newer("pydantic_ai"), needs=NEWER_CLIENTS.install_or_skip),
+    Driver("Pydantic AI 2.68", _OLD, _newer("pydantic_ai", "legacy"), needs=NEWER_CLIENTS.install_or_skip),
+    Driver("mcp-use 1.7", _OLD, _older("mcp_use"), needs=CLIENTS.install_or_skip),
     Driver("TypeScript SDK 2.4", _NEW, _npm("typescript_2", _SDK_2), needs=_SDK_2),
     Driver("TypeScript SDK 2.4", _OLD, _npm("typescript_2", _SDK_2, era=Era.LIVE), needs=_SDK_2),
     Driver("TypeScript SDK 1.32", _OLD, _npm("typescript_1", _SDK_1), needs=_SDK_1),

@@ -1,5 +1,7 @@
 """A server that asks in every way, for foreign clients; it also tells a client what it can be asked."""
 
+import os
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel
@@ -9,12 +11,14 @@ from roundtrip import Approvals, Approve, Context, Elicit, ElicitUrl, Pages, Res
 from roundtrip.doctor.client_report import ClientReport
 from roundtrip.doctor.client_server import make_server as make_doctor
 
-__all__ = ["BASE", "BOSS", "USER", "make_server", "make_server_with_pages"]
+__all__ = ["BASE", "BOSS", "CANCELLED", "USER", "make_server", "make_server_with_pages"]
 
 BASE: Final = "https://shop.example"
 USER: Final = "ann"
 BOSS: Final = "bob"
 """The person who approves refunds."""
+CANCELLED: Final = "SHOP_CANCELLED"
+"""Environment variable with the path of a file, to which each cancelled booking is added."""
 
 
 class Seat(BaseModel):
@@ -61,6 +65,9 @@ def _add_tools(server: Server[Any]) -> None:
 
     @server.tool(confirm="Cancel {booking}?")
     async def cancel(booking: int) -> str:
+        if CANCELLED in os.environ:
+            with Path(os.environ[CANCELLED]).open("a") as file:
+                file.write(f"{booking}\n")
         return f"{booking} is cancelled"
 
     @server.tool

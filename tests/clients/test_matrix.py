@@ -7,6 +7,7 @@ compared with it.
 import re
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -16,7 +17,7 @@ from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing import served
 from tests.clients import tables
 from tests.clients.drivers import Driver, Outcome, Target, ToolCall, Transport, of_clients
-from tests.clients.shop import make_server
+from tests.clients.shop import CANCELLED, make_server
 from tests.clients.tables import CALLS, DONE, KINDS, MISSING, ClientTable
 from tests.kit.hosts import stdio
 
@@ -24,7 +25,11 @@ pytestmark = pytest.mark.anyio
 
 COLUMNS: Final = ["over", "declares", "form", "confirmation", "page", "two questions", "review", "eleven questions"]
 
+CONFIRMATION: Final = [call.tool for call in CALLS].index("cancel")
+
 REPORT: Final = ToolCall("what_can_you_ask")
+DECLINED: Final = ToolCall("cancel", {"booking": 8})
+"""A call whose confirmation the user declines."""
 ENDLESS: Final = re.compile(r"(?:after|than|exceeded) (\d+) (?:input-required )?rounds")
 
 
@@ -35,13 +40,17 @@ def table(request: pytest.FixtureRequest) -> Generator[ClientTable]:
 
 
 @asynccontextmanager
-async def shop(transport: Transport) -> AsyncGenerator[Target]:
+async def shop(transport: Transport, cancelled: Path) -> AsyncGenerator[Target]:
+    """Serve the shop, which writes cancelled bookings to a file."""
     if transport == "HTTP":
-        async with served(make_server()) as url:
-            yield Target(url=url)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(CANCELLED, str(cancelled))
+            async with served(make_server()) as url:
+                yield Target(url=url)
     else:
         command = stdio(make_server)
-        yield Target(command=[command.command, *command.args])
+        # Clients pass few variables on to their servers.
+        yield Target(command=["env", f"{CANCELLED}={cancelled}", command.command, *command.args])
 
 
 def cell_of(call: ToolCall, outcome: Outcome) -> str:
@@ -59,6 +68,16 @@ def cell_of(call: ToolCall, outcome: Outcome) -> str:
     return f"no: stops after {endless[1]} rounds"
 
 
+def check_effect(confirmation: str, declined: Outcome, cancelled: Path) -> None:
+    """Check that a booking was cancelled if its user confirmed it, and only then, whatever the client said."""
+    effect = cancelled.read_text(encoding="utf-8").split() if cancelled.exists() else []
+    assert effect == (["7"] if confirmation == "yes" else [])
+    assert declined.error is not None, declined.text
+    reason = "The user declined the question" if confirmation == "yes" else "did not declare the form elicitation"
+    assert reason in declined.error, declined.error
+    assert "'confirm:cancel'" in declined.error
+
+
 def check_known(declared: dict[str, Any], version: str, cells: Sequence[str]) -> None:
     """Check that the facts about a client of this name agree with what it declares and does."""
     known = known_client(declared["name"], version)
@@ -73,20 +92,22 @@ def check_known(declared: dict[str, Any], version: str, cells: Sequence[str]) ->
 
 
 @of_clients
-async def test_client_completes_or_gets_a_clear_error(driver: Driver, table: ClientTable) -> None:
+async def test_client_completes_or_gets_a_clear_error(driver: Driver, table: ClientTable, tmp_path: Path) -> None:
     await driver.prepare()
     found: list[list[str]] = []
     for transport in driver.transports:
         # On older revisions no client stops after some rounds, so a slow one need not show it.
         is_short = driver.is_slow and driver.revision < FIRST_OF_RETRY_ERA
         calls = [call for call in CALLS if call.tool != "survey" or not is_short]
-        async with shop(transport) as target:
-            report, *outcomes = await driver.run(target, [REPORT, *calls])
+        cancelled = tmp_path / transport
+        async with shop(transport, cancelled) as target:
+            report, declined, *outcomes = await driver.run(target, [REPORT, DECLINED, *calls])
         declared = report.data
         assert declared is not None, report.error
         assert declared["protocol"] == driver.revision
         kinds = [KINDS[kind] for kind, can in declared["can_be_asked"].items() if can]
         cells = [cell_of(call, outcome) for call, outcome in zip(calls, outcomes, strict=True)]
+        check_effect(cells[CONFIRMATION], declined, cancelled)
         check_known(declared, declared["version"], cells)
         found.append([", ".join(kinds) or "nothing", *cells, *(["not tried"] if is_short else [])])
     assert all(one == found[0] for one in found), "the transports differ"

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-__all__ = ["BETWEEN", "CLIENTS", "FRAMEWORKS", "NEWEST", "OLDEST", "WINDOW", "OwnEnvironment"]
+__all__ = ["BETWEEN", "CLIENTS", "FRAMEWORKS", "NEWER_CLIENTS", "NEWEST", "OLDEST", "WINDOW", "OwnEnvironment"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -66,11 +66,11 @@ class OwnEnvironment(NamedTuple):
 
 CLIENTS: Final = OwnEnvironment(
     ROOT / ".ci" / "clients",
-    ("langchain-mcp-adapters==0.3.2", "openai-agents==0.24.0", "mcp==1.30.0"),
+    ("langchain-mcp-adapters==0.3.2", "mcp-use==1.7.1", "openai-agents==0.24.0", "mcp==1.30.0"),
     # The last SDK version that speaks 2025-06-18 and no later revision.
     {"older": ("mcp==1.22.0",)},
 )
-"""Python clients."""
+"""Python clients that stand on version 1 of the SDK."""
 
 OLDEST: Final = {"mcp": "2.1.1", "fastmcp": "4.0.11"}
 BETWEEN: Final = {"mcp": "2.2.0", "fastmcp": "4.1.7"}
@@ -89,6 +89,17 @@ WINDOW: Final = OwnEnvironment(
 )
 """This checkout with the newest versions, and with older ones."""
 
+NEWER_CLIENTS: Final = OwnEnvironment(
+    ROOT / ".ci" / "clients" / "newer",
+    (
+        "langchain[mcp]==1.5.2",
+        "openai-agents==0.24.0",
+        "pydantic-ai-slim[mcp]==2.68.0",
+        *_pins(**NEWEST),
+    ),
+)
+"""Python clients that stand on version 2 of the SDK."""
+
 FRAMEWORKS: Final = {
     "agents": "openai-agents==0.24.0",
     "fastmcp": "fastmcp==4.2.3",
@@ -100,5 +111,5 @@ FRAMEWORKS: Final = {
 
 
 if __name__ == "__main__":
-    for each in (CLIENTS, WINDOW):
+    for each in (CLIENTS, NEWER_CLIENTS, WINDOW):
         each.install()
