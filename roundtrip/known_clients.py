@@ -1,8 +1,8 @@
 """Known clients: what each client can be asked, and what its declared capabilities do not reveal.
 
 Clients are looked up by the name that they announce. A name can be forged, so the facts are only advice. No security
-rule may depend on them, and the server asks a client only in ways that the client has declared. The file
-`known_clients.toml` is read at the first lookup, and has a source and a date for each entry.
+rule may depend on them: what a client declares decides how the server asks it. The file `known_clients.toml` is read at
+the first lookup, and has sources with dates for each entry. An entry is as old as its newest source.
 """
 
 import re
@@ -20,6 +20,9 @@ _RELEASE: Final = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,4})")
 _PROXY_SEPARATOR: Final = " (via "
 """Text that the proxy `mcp-remote` appends to its client's name."""
 _MAX_NAME_CHARS: Final = 200
+
+STALE_DAYS: Final = 180
+"""Age in days after which an entry's facts may no longer be true."""
 
 
 class Support(StrEnum):
@@ -85,6 +88,15 @@ class KnownClient:
     quirks: frozenset[Quirk] = frozenset()
     note: str = ""
     sources: tuple[ClientFact, ...] = ()
+
+    @property
+    def as_of(self) -> date | None:
+        """Return the newest source's date; None without sources."""
+        return max((source.date for source in self.sources), default=None)
+
+    def age_days(self, today: date) -> int | None:
+        """Return the number of days since the newest source; None without sources."""
+        return None if self.as_of is None else max((today - self.as_of).days, 0)
 
     def fits(self, name: str, version: str | None) -> bool:
         """Return True if the entry applies to this client."""

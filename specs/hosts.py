@@ -12,10 +12,10 @@ __all__ = ["hosts_page"]
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "hosts.md"
 
 _HOSTS: Final = (
-    ("Claude Code", "claude-code", "2.1.303"),
+    ("Claude Code", "claude-code", "2.1.332"),
     ("Claude Desktop", "claude-ai", ""),
     ("Cursor", "cursor-vscode", ""),
-    ("VS Code with GitHub Copilot", "Visual Studio Code", ""),
+    ("VS Code with GitHub Copilot", "Visual Studio Code", "1.139.1"),
     ("MCP Inspector", "inspector-cli", "2.12.0"),
 )
 """For each host: its title, the name that it announces, and the version that its sources describe."""

@@ -4,14 +4,15 @@ untrusted.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from mcp.server.context import ServerRequestContext
 from mcp_types import ClientCapabilities
 
 from roundtrip.errors import CapabilityMissing
-from roundtrip.known_clients import KnownClient, Support, known_client
+from roundtrip.known_clients import STALE_DAYS, KnownClient, Support, known_client
 from roundtrip.legs.requests import RequestClient
 from roundtrip.questions.markers import Elicit, ElicitUrl, ListRoots, Sample
 from roundtrip.questions.wire import question_of
@@ -60,6 +61,7 @@ class ClientReport:
     """
     known: KnownClient | None
     trial: Trial | None = None
+    today: date = field(default_factory=lambda: datetime.now(UTC).date())
 
     @property
     def title(self) -> str:
@@ -87,6 +89,9 @@ class ClientReport:
         facts = [f"{kind} {getattr(known, kind)}" for kind in kinds if getattr(known, kind) is not Support.UNKNOWN]
         versions = f" {known.versions}" if known.versions else ""
         yield f"known      {known.title}{versions}: {', '.join(facts) or 'nothing about its questions'}"
+        if (age := known.age_days(self.today)) is not None:
+            warning = ", so it may no longer be true; what the client declares decides" if age > STALE_DAYS else ""
+            yield f"           As of {known.as_of}, {age} day{'' if age == 1 else 's'} ago{warning}."
         if known.max_rounds is not None:
             yield f"           It gives up a call after {known.max_rounds} rounds of questions."
         for quirk in sorted(known.quirks):
@@ -106,6 +111,7 @@ class ClientReport:
             "declared": self.declared,
             "can_be_asked": {kind: not obstacle for kind, obstacle in self.obstacles.items()},
             "known_as": None if known is None else known.title,
+            "known_as_of": None if known is None or known.as_of is None else known.as_of.isoformat(),
             "quirks": [] if known is None else sorted(known.quirks),
             "max_rounds": None if known is None else known.max_rounds,
             "trial": None if trial is None else {"answer": trial.answer, "seconds": round(trial.seconds, 3)},

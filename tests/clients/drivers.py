@@ -122,6 +122,17 @@ class Driver:
     """Skips the test if a program of the client is missing."""
     is_slow: bool = False
     """True if each question takes half a second."""
+    starts_slowly: bool = False
+    """True if its imports take seconds."""
+    begins_again: bool = False
+    """True if it makes a call again from its start after each answer."""
+
+    @property
+    def is_nightly(self) -> bool:
+        """True if the client takes too long for the full tier."""
+        # The Inspector starts a process for each command.
+        takes_long = "Inspector" in self.name or self.starts_slowly
+        return self.is_slow or (takes_long and self.revision < FIRST_OF_RETRY_ERA)
 
     async def prepare(self) -> None:
         """Install what the client needs, or skip the test; call it outside of task groups, which wrap the skip."""
@@ -436,14 +447,27 @@ DRIVERS: Final = (
     Driver("Python SDK 1.22", _OLDER, _older("sdk", oldest=True), needs=CLIENTS.install_or_skip),
     Driver("FastMCP 4.1", _NEW, _fastmcp("auto")),
     Driver("FastMCP 4.1", _OLD, _fastmcp("legacy")),
-    Driver("FastMCP 4.2", _NEW, _newer("fastmcp"), needs=NEWER_CLIENTS.install_or_skip),
-    Driver("FastMCP 4.2", _OLD, _newer("fastmcp", "legacy"), needs=NEWER_CLIENTS.install_or_skip),
-    Driver("LangChain 1.5 with LangGraph", _NEW, _newer("langchain"), needs=NEWER_CLIENTS.install_or_skip),
+    Driver("FastMCP 4.2", _NEW, _newer("fastmcp"), needs=NEWER_CLIENTS.install_or_skip, starts_slowly=True),
+    Driver("FastMCP 4.2", _OLD, _newer("fastmcp", "legacy"), needs=NEWER_CLIENTS.install_or_skip, starts_slowly=True),
+    Driver(
+        "LangChain 1.5 with LangGraph",
+        _NEW,
+        _newer("langchain"),
+        needs=NEWER_CLIENTS.install_or_skip,
+        starts_slowly=True,
+        begins_again=True,
+    ),
     Driver("LangChain adapters 0.3", _OLD, _older("langchain_adapters"), needs=CLIENTS.install_or_skip),
-    Driver("OpenAI Agents SDK 0.24", _NEW, _newer("agents"), needs=NEWER_CLIENTS.install_or_skip),
+    Driver("OpenAI Agents SDK 0.24", _NEW, _newer("agents"), needs=NEWER_CLIENTS.install_or_skip, starts_slowly=True),
     Driver("OpenAI Agents SDK 0.24", _OLD, _older("agents"), needs=CLIENTS.install_or_skip),
-    Driver("Pydantic AI 2.68", _NEW, _newer("pydantic_ai"), needs=NEWER_CLIENTS.install_or_skip),
-    Driver("Pydantic AI 2.68", _OLD, _newer("pydantic_ai", "legacy"), needs=NEWER_CLIENTS.install_or_skip),
+    Driver("Pydantic AI 2.68", _NEW, _newer("pydantic_ai"), needs=NEWER_CLIENTS.install_or_skip, starts_slowly=True),
+    Driver(
+        "Pydantic AI 2.68",
+        _OLD,
+        _newer("pydantic_ai", "legacy"),
+        needs=NEWER_CLIENTS.install_or_skip,
+        starts_slowly=True,
+    ),
     Driver("mcp-use 1.7", _OLD, _older("mcp_use"), needs=CLIENTS.install_or_skip),
     Driver("TypeScript SDK 2.4", _NEW, _npm("typescript_2", _SDK_2), needs=_SDK_2),
     Driver("TypeScript SDK 2.4", _OLD, _npm("typescript_2", _SDK_2, era=Era.LIVE), needs=_SDK_2),
@@ -473,7 +497,4 @@ def of_clients_by(is_quick: Callable[[Driver], bool]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("driver", drivers, ids=lambda driver: f"{driver.name}, {driver.revision}")
 
 
-of_clients = of_clients_by(
-    lambda driver: "Inspector" not in driver.name or (driver.revision == _NEW and not driver.is_slow)
-)
-"""The Inspector starts a process for each command, which takes long."""
+of_clients = of_clients_by(lambda driver: not driver.is_nightly)

@@ -39,8 +39,8 @@ def make_server() -> Server[Any]:
     return server
 
 
-def make_server_with_pages() -> Server[Any]:
-    pages = Pages(base_url=BASE, authenticate=_reader)
+def make_server_with_pages(wait: float = 20.0) -> Server[Any]:
+    pages = Pages(base_url=BASE, authenticate=_reader, wait=wait)
     approvals = Approvals(groups={BOSS: ["desk"]})
     server = Server[Any](
         "shop", keys=["7f" * 32], principal=lambda ctx: USER, pages=pages, approvals=approvals, trace=False
@@ -58,6 +58,12 @@ async def _reader(request: Request) -> str | None:
     return request.cookies.get("user")
 
 
+def _write_down(booking: int) -> None:
+    if path := os.environ.get(CANCELLED):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{booking}\n")
+
+
 def _add_tools(server: Server[Any]) -> None:
     @server.tool
     async def book(film: str, seat: Annotated[Seat, Resolve(choose_seat)]) -> str:
@@ -65,9 +71,7 @@ def _add_tools(server: Server[Any]) -> None:
 
     @server.tool(confirm="Cancel {booking}?")
     async def cancel(booking: int) -> str:
-        if CANCELLED in os.environ:
-            with Path(os.environ[CANCELLED]).open("a") as file:
-                file.write(f"{booking}\n")
+        _write_down(booking)
         return f"{booking} is cancelled"
 
     @server.tool

@@ -1,9 +1,10 @@
 """Look-ups of known clients, and the rules for their data file."""
 
-from datetime import date
+from datetime import date, timedelta
 from typing import Final
 
 from roundtrip.known_clients import (
+    STALE_DAYS,
     KnownClient,
     Quirk,
     Support,
@@ -11,6 +12,7 @@ from roundtrip.known_clients import (
     known_client,
     read_known_clients,
 )
+from specs.clients import stale_entries
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
 
@@ -21,10 +23,10 @@ ENTRY: Final = f'[[clients]]\nname = "host"\n{SOURCES}\n'
 def test_version_chooses_the_entry() -> None:
     expected = {
         "2.1.332": (Support.YES, Support.YES, False),
-        "2.1.304": (Support.YES, Support.YES, False),
+        "2.1.281": (Support.YES, Support.NO, False),
         "2.1.237": (Support.YES, Support.NO, False),
-        "2.1.87": (Support.YES, Support.UNKNOWN, True),
-        "2.1.87-beta.3": (Support.YES, Support.UNKNOWN, True),
+        "2.1.87": (Support.DEPENDS, Support.NO, True),
+        "2.1.87-beta.3": (Support.DEPENDS, Support.NO, True),
         "1.0.51 (build 7)": (Support.NO, Support.NO, False),
     }
     # One that cannot be read fits no range, and an endless one is cut off.
@@ -80,9 +82,26 @@ def test_each_entry_can_be_found() -> None:
     reachable = [
         known_client(client.name.replace("*", "x"), version)
         for client in all_known_clients()
-        for version in ("2.1.332", "2.1.304", "2.1.237", "2.1.87", "1.0")
+        for version in ("2.1.332", "2.1.281", "2.1.237", "2.1.87", "1.0")
     ]
     assert set(all_known_clients()) <= set(reachable)
+
+
+def test_entry_is_as_old_as_its_newest_source() -> None:
+    sources = [f"{{ date = {day}, url = 'https://example.com', says = 'so' }}" for day in ("2026-01-02", "2026-03-01")]
+    (client,) = read_known_clients(ENTRY.replace(SOURCES, f"sources = [{', '.join(sources)}]"))
+    days = {date(2026, 3, 11): 10, date(2026, 3, 1): 0, date(2025, 1, 1): 0}
+    assert (client.as_of, {day: client.age_days(day) for day in days}) == (date(2026, 3, 1), days)
+    unknown = KnownClient("ours")
+    assert (unknown.as_of, unknown.age_days(date(2026, 3, 1))) == (None, None)
+
+
+def test_old_entries_are_listed_from_the_oldest() -> None:
+    newest = max(client.as_of for client in all_known_clients() if client.as_of is not None)
+    assert list(stale_entries(date(2024, 11, 1))) == []
+    lines = list(stale_entries(newest + timedelta(days=STALE_DAYS + 1)))
+    assert lines == sorted(lines, key=lambda line: line[:10])
+    assert len(lines) == len(all_known_clients())
 
 
 def test_facts_that_are_not_given_are_unknown() -> None:

@@ -21,6 +21,7 @@ Call = Callable[[str, dict[str, Any]], Awaitable[Any]]
 Answer = Callable[[Any], Awaitable[dict[str, Any]]]
 
 MAX_CONTINUATIONS = 5
+ANOTHER_PAGE = "the call began again, and has another page"
 
 
 class Questions:
@@ -135,7 +136,11 @@ async def pydantic_ai(job: dict[str, Any], answer: Answer) -> AsyncGenerator[Cal
 
 @asynccontextmanager
 async def langchain(job: dict[str, Any], answer: Answer) -> AsyncGenerator[Call]:
-    """Call tools in a graph of LangGraph, which stops for each question and is resumed with the answer."""
+    """Call tools in a graph of LangGraph, which stops for each question and is resumed with the answer.
+
+    To resume, it makes the call again from its start, and gives the answers again. If the call was asked at a page by
+    then, a new call has a new page, and so on without an end.
+    """
     from langchain.mcp import MCPAdapter
     from langchain_core.messages import AIMessage
     from langgraph.checkpoint.memory import InMemorySaver
@@ -154,8 +159,12 @@ async def langchain(job: dict[str, Any], answer: Answer) -> AsyncGenerator[Call]
             thread = {"configurable": {"thread_id": str(next(threads))}}
             called = AIMessage("", tool_calls=[{"name": tool, "args": arguments, "id": tool}])
             state = await compiled.ainvoke({"messages": [called]}, thread)
+            pages = set[str]()
             while "__interrupt__" in state:
                 requests = state["__interrupt__"][0].value["requests"]
+                pages.update(one["url"] for one in requests if one["mode"] == "url")
+                if len(pages) > 1:
+                    raise RuntimeError(ANOTHER_PAGE)
                 responses = {one["key"]: await answer(SimpleNamespace(**one)) for one in requests}
                 state = await compiled.ainvoke(Command(resume={"responses": responses}), thread)
             return state["messages"][-1]
@@ -187,9 +196,7 @@ def elicitor(answer: Answer) -> Callable[[Any, Any], Awaitable[Any]]:
     return elicit
 
 
-CLIENTS = {
-    one.__name__: one for one in (sdk, langchain_adapters, mcp_use, agents, fastmcp, pydantic_ai, langchain)
-}
+CLIENTS = {one.__name__: one for one in (sdk, langchain_adapters, mcp_use, agents, fastmcp, pydantic_ai, langchain)}
 
 
 def outcome_of(result: Any, asked: list[str]) -> dict[str, Any]:

@@ -4,6 +4,8 @@ import re
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from datetime import date, timedelta
 from typing import Any, Final, Literal
 
 import pytest
@@ -94,6 +96,10 @@ async def test_form_is_tried_and_a_hasty_answer_is_noted(
     assert data["trial"]["seconds"] >= 0
     assert re.search(rf"tried      a form: {said} after \S+ s", text)
     assert data["quirks"] == ["accepts-unseen", "declines-unseen"]
+    known = known_client(CODEX.name, CODEX.version)
+    assert known is not None
+    assert known.as_of is not None
+    assert data["known_as_of"] == known.as_of.isoformat()
     assert "codex-mcp-client 0.154.0" in text
 
 
@@ -145,21 +151,24 @@ def test_wrong_usage_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_page_shows_a_report_as_it_is_printed() -> None:
-    name, version = "codex-mcp-client", "0.154.0"
+    name, version = "codex-mcp-client", "0.171.0"
     report = ClientReport(
         name=name,
         version=version,
         revision="2025-06-18",
-        declared={"elicitation": {}},
+        declared={"elicitation": {"form": {}, "url": {}}},
         obstacles={
             "form": "",
-            "URL": "it did not declare URL elicitation",
+            "URL": "",
             "sampling": "it did not declare sampling",
             "roots": "it did not declare roots",
             "tasks": "its revision is older than 2026-07-28",
         },
         known=known_client(name, version),
         trial=Trial("declined", 0.004),
+        today=date(2026, 12, 1),
     )
     page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
     assert "\n".join(report.lines()) in page, "\n".join(report.lines())
+    in_a_year = "\n".join(replace(report, today=report.today + timedelta(days=365)).lines())
+    assert "days ago, so it may no longer be true; what the client declares decides." in in_a_year
