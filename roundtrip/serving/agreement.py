@@ -75,13 +75,22 @@ def cautions(identity: Identity) -> list[str]:
     return warnings
 
 
-def caution_for_older_clients(identity: Identity, settings: ServeSettings) -> str | None:
-    """Return a warning if clients on protocol version 2025-11-25 or older cannot be asked by form, else None."""
+def caution_for_older_clients(
+    identity: Identity, settings: ServeSettings, *, obstacle: str | None = None
+) -> str | None:
+    """Return a warning if clients on protocol version 2025-11-25 or older cannot be asked by form, else None.
+
+    Args:
+        identity: The server's identity.
+        settings: The service's settings.
+        obstacle: Why several workers cannot keep sessions, if they cannot.
+    """
     if settings.asks_older_clients:
         return None
-    if settings.workers > 1:
-        reason, fix = "several workers keep no sessions", "serve with --workers 1"
-    elif not settings.keeps_sessions:
+    if obstacle is not None:
+        reason = f"the workers cannot pass sessions on: {obstacle}"
+        fix = "set TMPDIR to a writable folder with a short path, or serve with --workers 1"
+    elif settings.sessions is False:
         reason, fix = "--no-sessions is set", "leave --no-sessions out"
     else:
         reason, fix = "--json-response is always", "set --json-response to auto"

@@ -5,6 +5,7 @@ application.
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -74,9 +75,15 @@ class ProcessState:
         )
 
 
-def application_of(server: Server[Any] | ForeignServer, settings: ServeSettings, state: ProcessState) -> ASGIApp:
-    """Build the ASGI application that a process serves."""
-    app = _sdk_app(server, settings) if isinstance(server, Server) else server.app(settings)
+def application_of(
+    server: Server[Any] | ForeignServer,
+    settings: ServeSettings,
+    state: ProcessState,
+    *,
+    around: Callable[[ASGIApp], ASGIApp] | None = None,
+) -> ASGIApp:
+    """Build the ASGI application that a process serves. `around` wraps the part that keeps sessions."""
+    app = _sdk_app(server, settings, around) if isinstance(server, Server) else server.app(settings, around)
     if settings.allowed_origins:
         app = CrossOrigin(app, settings.path, settings.allowed_origins)
     # If no tool needs the ledger, an unreachable ledger must not take the instance out of service.
@@ -84,12 +91,15 @@ def application_of(server: Server[Any] | ForeignServer, settings: ServeSettings,
     return _GracefulShutdown(app, _HealthChecks(ledger, state), state, path=settings.path)
 
 
-def _sdk_app(server: Server[Any], settings: ServeSettings) -> ASGIApp:
+def _sdk_app(
+    server: Server[Any], settings: ServeSettings, around: Callable[[ASGIApp], ASGIApp] | None = None
+) -> ASGIApp:
     if not settings.show_errors:
         server.internals.masks_errors = server.internals.masks_errors is not False
     elif server.internals.masks_errors:
         logger.warning("--show-errors has no effect, because the server has mask_error_details=True")
-    return chosen_responses(server.streamable_http_app(**http_options(settings)), server.session_manager, settings)
+    app = server.streamable_http_app(**http_options(settings))
+    return chosen_responses(app, server.session_manager, settings, around)
 
 
 class _HealthChecks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from starlette.responses import PlainTextResponse
@@ -63,8 +64,8 @@ class ForeignServer:
                 "install() from roundtrip.fastmcp or roundtrip.install on the server, or serve with --workers 1"
             )
 
-    def app(self, settings: ServeSettings) -> ASGIApp:
-        """Return the server's ASGI application."""
+    def app(self, settings: ServeSettings, around: Callable[[ASGIApp], ASGIApp] | None = None) -> ASGIApp:
+        """Return the server's ASGI application. `around` wraps the part that keeps sessions."""
         if is_fastmcp(self._server):
             app = self._server.http_app(
                 path=settings.path,
@@ -78,12 +79,13 @@ class ForeignServer:
             checked = HostChecks(
                 route.app, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
             )
-            route.app = _OnePieceBody(BoundedJson(checked), settings.max_body)
+            endpoint = _OnePieceBody(BoundedJson(checked), settings.max_body)
+            route.app = around(endpoint) if around is not None else endpoint
             return Responses(app)
         server: Any = self._server
         options = http_options(settings)
         app = watch_app(server, server.streamable_http_app(**options), options)
-        return chosen_responses(app, server.session_manager, settings)
+        return chosen_responses(app, server.session_manager, settings, around)
 
 
 class _OnePieceBody(AroundPosts):

@@ -17,12 +17,13 @@ from contextlib import suppress
 from enum import Enum
 from functools import partial
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import anyio
 import uvicorn
 from pydantic import TypeAdapter
 from sse_starlette.sse import AppStatus
+from starlette.types import ASGIApp
 
 from roundtrip.channels.access_log import hide_tickets
 from roundtrip.ledger.lease import bury, name_process
@@ -36,6 +37,9 @@ from roundtrip.serving.foreign_servers import ForeignServer
 from roundtrip.serving.plain_connection import PlainConnection
 from roundtrip.serving.settings import ProcessSettings, ServeSettings
 from roundtrip.text import printable
+
+if TYPE_CHECKING:
+    from roundtrip.serving.relay import SessionRelay
 
 logger = logging.getLogger("roundtrip")
 
@@ -123,6 +127,7 @@ def serve(
     listening: socket.socket,
     *,
     on_ready: Callable[[], None] = lambda: None,
+    relay: "SessionRelay | None" = None,
 ) -> Ended:
     """Serve until a signal arrives.
 
@@ -131,14 +136,16 @@ def serve(
         settings: The service's settings.
         listening: The socket from which to accept connections.
         on_ready: A function to call when the server is ready.
+        relay: The relay to the sessions of other workers, if there are any.
     """
     state = ProcessState()
-    app = application_of(server, settings, state)
+    app = application_of(server, settings, state, around=partial(relay.around, state) if relay is not None else None)
     # Turn this off, because sse_starlette would end every stream at the first signal, before the last responses are
     # sent.
     if hasattr(AppStatus, "disable_automatic_graceful_drain"):
         AppStatus.disable_automatic_graceful_drain()
-    limit = connections_for(settings.limit_connections)
+    # A request that is passed on to another worker has two connections here.
+    limit = connections_for(settings.limit_connections, files=1 if relay is None else 2)
     if limit < settings.limit_connections:
         logger.warning(
             "accepting at most %d connections, not %d, because of this process's open-file limit; raise it with "
@@ -160,7 +167,7 @@ def serve(
         timeout_keep_alive=settings.timeout_keep_alive,  # type: ignore[arg-type]
         timeout_graceful_shutdown=settings.timeout_graceful_shutdown,  # type: ignore[arg-type]
     )
-    process = _Process(config, settings, state, on_ready)
+    process = _Process(config, settings, state, on_ready, relay)
     # After uvicorn has stopped, it raises the caught signals again, which would end the process.
     previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -175,8 +182,13 @@ def serve(
     return Ended.BROKEN_OFF if state.broken_off else Ended.IN_TIME
 
 
-def connections_for(wanted: int) -> int:
-    """Raise the open-file limit if necessary, and return how many connections the limit allows, at most `wanted`."""
+def connections_for(wanted: int, *, files: int = 1) -> int:
+    """Raise the open-file limit if necessary, and return how many connections the limit allows, at most `wanted`.
+
+    Args:
+        wanted: The number of connections.
+        files: The number of open files that a connection may need.
+    """
     try:
         import resource
     except ImportError:  # not on Windows
@@ -184,12 +196,12 @@ def connections_for(wanted: int) -> int:
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
         return wanted
-    needed = wanted + SURPLUS_CONNECTIONS + _SPARE_FILES
+    needed = files * wanted + SURPLUS_CONNECTIONS + _SPARE_FILES
     if allowed < needed:
         allowed = needed if most == resource.RLIM_INFINITY else min(needed, most)
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
     spare = min(_SPARE_FILES, max(_MIN_SPARE_FILES, allowed // 2))
-    return min(wanted, max(_MIN_CONNECTIONS, allowed - SURPLUS_CONNECTIONS - spare))
+    return min(wanted, max(_MIN_CONNECTIONS, (allowed - SURPLUS_CONNECTIONS - spare) // files))
 
 
 def protocol_for(connection_limit: ConnectionLimit) -> Callable[..., asyncio.Protocol]:
@@ -274,9 +286,15 @@ class _Process(uvicorn.Server):
     """uvicorn server that continues to serve for a while after it reports that it is not ready."""
 
     def __init__(
-        self, config: uvicorn.Config, settings: ServeSettings, state: ProcessState, on_ready: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        settings: ServeSettings,
+        state: ProcessState,
+        on_ready: Callable[[], None],
+        relay: "SessionRelay | None",
     ) -> None:
         super().__init__(config)
+        self._relay = relay
         self._settings = settings
         self._state = state
         self._on_ready = on_ready
@@ -287,8 +305,25 @@ class _Process(uvicorn.Server):
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(_BACKLOG)
+        if self._relay is not None:
+            await self._listen_for_workers(self._relay)
         self._state.started = True
         self._on_ready()
+
+    async def _listen_for_workers(self, relay: "SessionRelay") -> None:
+        """Accept the requests that other workers pass on, within the same limits as those of clients."""
+        make = cast("Any", self.config.http_protocol_class)
+        entry = relay.entry(cast("ASGIApp", self.config.app))
+
+        def connection() -> asyncio.Protocol:
+            made = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+            made.app = entry
+            return made
+
+        listening = relay.listen()
+        loop = asyncio.get_running_loop()
+        self.servers.append(await loop.create_unix_server(connection, sock=listening, backlog=_ACCEPTS_IN_A_ROW))
+        listening.listen(_BACKLOG)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._state.stopping = True
@@ -308,6 +343,8 @@ class _Process(uvicorn.Server):
         # Stop accepting connections, and then pause, so that the last clients to connect can still send their requests.
         for server in self.servers:
             server.close()
+        if self._relay is not None:
+            self._relay.close()
         if not self._interrupts:
             await anyio.sleep(_LAST_REQUEST_SECONDS)
         self._state.end()

@@ -16,7 +16,7 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -140,15 +140,21 @@ def http_options(settings: ServeSettings) -> HttpOptions:
     }
 
 
-def chosen_responses(app: ASGIApp, manager: StreamableHTTPSessionManager, settings: ServeSettings) -> ASGIApp:
-    """Add host checks and response selection to an SDK application."""
+def chosen_responses(
+    app: ASGIApp,
+    manager: StreamableHTTPSessionManager,
+    settings: ServeSettings,
+    around: Callable[[ASGIApp], ASGIApp] | None = None,
+) -> ASGIApp:
+    """Add host checks and response selection to an SDK application. `around` wraps the part behind the fast lane."""
     manager.__class__ = _SessionManager
     cast("_SessionManager", manager).always_json = settings.json_response == "always"
     # Wrap the endpoint itself, because every spelling of the path leads to it.
     endpoint: ASGIApp = manager.asgi_app
-    if settings.json_response == "auto":
-        choose = partial(ResponseChooser, max_body=settings.max_body)
-        endpoint = endpoint.before(choose) if isinstance(endpoint, FastLane) else choose(endpoint)
+    choose = partial(ResponseChooser, max_body=settings.max_body) if settings.json_response == "auto" else None
+    for wrap in (choose, around):
+        if wrap is not None:
+            endpoint = endpoint.before(wrap) if isinstance(endpoint, FastLane) else wrap(endpoint)
     manager.asgi_app = HostChecks(  # type: ignore[assignment]
         endpoint, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
     )

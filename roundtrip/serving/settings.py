@@ -114,8 +114,12 @@ class ServeSettings(ProcessSettings):
 
     @property
     def keeps_sessions(self) -> bool:
-        """Return True if live-era clients get sessions. The server can ask these clients only in a session."""
-        return self.workers == 1 if self.sessions is None else self.sessions
+        """Return True if live-era clients get sessions. The server can ask these clients only in a session.
+
+        With several workers, a session costs a relay between them. It is not worth its cost if responses are always
+        JSON, because then nothing can be asked.
+        """
+        return (self.workers == 1 or self.json_response != "always") if self.sessions is None else self.sessions
 
     @property
     def asks_older_clients(self) -> bool:

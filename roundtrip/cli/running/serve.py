@@ -6,8 +6,9 @@ import socket
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
+from contextlib import ExitStack
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from mcp.server.stdio import stdio_server
@@ -18,6 +19,7 @@ from roundtrip.cli.commands.serve import SWITCHES
 from roundtrip.cli.running.loading import load_any_server, load_served
 from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, listen_for, require_fork, supervise
 from roundtrip.doctor.local import PROBE_IGNORED
+from roundtrip.on_demand import load_on_use
 from roundtrip.server.key_files import KEYS_VARIABLE
 from roundtrip.server.probe import Identity
 from roundtrip.serving.agreement import caution_for_older_clients, cautions
@@ -27,6 +29,11 @@ from roundtrip.serving.settings import BadSettings, ServeSettings, misspelled_va
 from roundtrip.serving.supervisor import Supervisor, WorkerPlan
 from roundtrip.switches import PROBE_VARIABLE, is_on
 from roundtrip.text import printable
+
+if TYPE_CHECKING:
+    from roundtrip.serving import relay
+else:
+    load_on_use(globals(), "roundtrip.serving.relay")
 
 _NOT_SETTINGS: Final = ("target", "command", "config", "folder", *SWITCHES)
 _STDIO_SETTINGS: Final = ("log_level",)
@@ -49,11 +56,6 @@ def run(arguments: Namespace) -> int:
     if hasattr(signal, "SIGHUP"):
         # Ignore SIGHUP during startup, because the signal would end the process.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    if settings.sessions and settings.workers > 1:
-        raise CommandFailed(
-            "--sessions keeps sessions in one process, but --workers spreads connections over several processes. "
-            "Serve with one worker; to scale, run several such servers behind a balancer with sticky sessions"
-        )
     if arguments.reload:
         return _serve_and_reload(arguments.target, settings)
     return _serve_one(arguments.target, settings) if settings.workers == 1 else _serve_many(arguments.target, settings)
@@ -125,8 +127,16 @@ def _cannot_roll(number: int, frame: FrameType | None) -> None:
 
 def _serve_many(target: str, settings: ServeSettings) -> int:
     require_fork(NO_WORKERS)
-    plan, listening = _prepare_workers(target, settings)
-    return supervise(Supervisor(plan, on_ready=lambda served: _announce(served, settings, listening)))
+    obstacle = None
+    with ExitStack() as stack:
+        if settings.keeps_sessions:
+            try:
+                stack.enter_context(relay.session_folder(os.environ))
+            except OSError as error:
+                obstacle = error.strerror or str(error)
+                settings = settings.model_copy(update={"sessions": False})
+        plan, listening = _prepare_workers(target, settings)
+        return supervise(Supervisor(plan, on_ready=lambda served: _announce(served, settings, listening, obstacle)))
 
 
 def _prepare_workers(target: str, settings: ServeSettings) -> tuple[WorkerPlan, socket.socket]:
@@ -137,7 +147,9 @@ def _prepare_workers(target: str, settings: ServeSettings) -> tuple[WorkerPlan, 
     return WorkerPlan(command, settings, listening), listening
 
 
-def _announce(identity: Identity, settings: ServeSettings, listening: socket.socket) -> None:
+def _announce(
+    identity: Identity, settings: ServeSettings, listening: socket.socket, obstacle: str | None = None
+) -> None:
     if settings.workers == 1:
         for caution in cautions(identity):
             logger.warning("%s", caution)
@@ -146,7 +158,7 @@ def _announce(identity: Identity, settings: ServeSettings, listening: socket.soc
     workers = "one worker" if settings.workers == 1 else f"{settings.workers} workers"
     notes = [PROBE_IGNORED] if not identity.takes_probe and _wants_probe(os.environ) else []
     notes.append(f"{printable(identity.name)} serves on {url} with {workers}")
-    if (caution := caution_for_older_clients(identity, settings)) is not None:
+    if (caution := caution_for_older_clients(identity, settings, obstacle=obstacle)) is not None:
         notes.append(caution)
     if not settings.is_loopback and not settings.allowed_hosts:
         notes.append(
@@ -168,12 +180,18 @@ def _serve_as_worker() -> int:
     """Serve as a worker process. Its arguments are the target, the settings, and the channel and socket descriptors."""
     target, settings, channel, listening = sys.argv[1:]
     serve_settings = ServeSettings.model_validate_json(settings)
+    own_relay = None
+    if serve_settings.workers > 1 and serve_settings.keeps_sessions:
+        own_relay = relay.inherited_relay(os.environ)
+        if own_relay is None:
+            # The supervisor runs an earlier roundtrip version.
+            serve_settings = serve_settings.model_copy(update={"sessions": False})
     server_socket = socket.socket(fileno=int(listening))
     return work(
         lambda: load_served(target),
         serve_settings,
         channel=socket.socket(fileno=int(channel)),
-        run=lambda server, on_ready: serve(server, serve_settings, server_socket, on_ready=on_ready),
+        run=lambda server, on_ready: serve(server, serve_settings, server_socket, on_ready=on_ready, relay=own_relay),
     )
 
 
