@@ -501,7 +501,7 @@ class ChannelMissing(CannotAsk):
             settings = (
                 "json_response=False"
                 if in_session
-                else "stateless_http=False, json_response=False (roundtrip serve with one worker)"
+                else "stateless_http=False, json_response=False (roundtrip serve without --no-sessions)"
             )
             # A call whose user answers on pages has the newest revision, even if its client speaks an older one.
             client = "an older client" if protocol_version >= FIRST_OF_RETRY_ERA else f"a {protocol_version} client"

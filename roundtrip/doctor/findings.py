@@ -437,8 +437,8 @@ def _older_clients(seen: Observed) -> Iterator[_Entry]:
         more = f" ({'; '.join(sorted(details))})" if details else ""
         advice = (
             "With Pages(authenticate=...), they get links to question pages; with the channel 'model', their model "
-            "gets the questions. To ask them with forms, use roundtrip serve with one worker (on other hosts, set "
-            "stateless_http=False and json_response=False). The load balancer must keep each client on its instance."
+            "gets the questions. To ask them with forms, use roundtrip serve without --no-sessions (on other hosts, "
+            "set stateless_http=False and json_response=False). The balancer must keep each client on its instance."
         )
         text = f"clients on 2025-11-25 and earlier cannot be asked with forms{where}{more}"
         yield Level.NOTE, text, advice

@@ -460,7 +460,7 @@ class ServedLeg(OpenLeg):
             _CHANNEL_LOG.warning(
                 "%s could not ask %s: on this transport, clients older than revision %s cannot receive requests; serve "
                 "such clients over stdio, or over streamable HTTP with stateless_http=False and json_response=False "
-                "(roundtrip serve with one worker)",
+                "(roundtrip serve without --no-sessions)",
                 owner,
                 client_name(self.request),
                 FIRST_OF_RETRY_ERA,

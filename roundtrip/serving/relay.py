@@ -20,7 +20,6 @@ import socket
 import tempfile
 from collections.abc import Generator, MutableMapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -140,17 +139,23 @@ class SessionRelay:
 
     def entry(self, app: ASGIApp) -> ASGIApp:
         """Return the application for requests on this worker's own socket."""
-        return partial(_serve_relayed, app)
+        return _RelayedRequests(app)
 
 
-async def _serve_relayed(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve a request from another worker, with the address of its client."""
-    facts = json.loads(next(value for name, value in scope["headers"] if name == _PEER))
-    scope["headers"] = [(name, value) for name, value in scope["headers"] if name != _PEER]
-    for name in ("client", "server"):
-        facts[name] = tuple(facts[name]) if facts[name] is not None else None
-    scope.update(facts)
-    await app(scope, receive, send)
+class _RelayedRequests:
+    """ASGI application for requests from other workers. It restores the addresses of the client's connection."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        facts = json.loads(next(value for name, value in scope["headers"] if name == _PEER))
+        scope["headers"] = [(name, value) for name, value in scope["headers"] if name != _PEER]
+        for name in ("client", "server"):
+            facts[name] = tuple(facts[name]) if facts[name] is not None else None
+        scope.update(facts)
+        await self._app(scope, receive, send)
 
 
 class _RelayedSessions:
@@ -247,39 +252,38 @@ class _RelayedExchange:
             connected.close()
             await PlainTextResponse("Invalid HTTP request", _BAD_REQUEST)(self.scope, self.receive, self.send)
             return True
-        reader, writer = await asyncio.open_unix_connection(sock=connected, limit=_CHUNK_BYTES)
-        try:
-            writer.write(head or b"")
+        with connected:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._pass_request, writer, tasks.cancel_scope)
-                is_complete = await self._pass_response(reader)
+                tasks.start_soon(self._pass_request, connected, head or b"", tasks.cancel_scope)
+                is_complete = await self._pass_response(connected)
                 tasks.cancel_scope.cancel()
                 return is_complete
             # The client has disconnected.
             return True
-        finally:
-            writer.transport.abort()
 
-    async def _pass_request(self, writer: asyncio.StreamWriter, exchange: anyio.CancelScope) -> None:
-        """Pass the body on, and then watch for the client's disconnection."""
-        while (message := await self.receive())["type"] == "http.request":
-            parts: list[h11.Data | h11.EndOfMessage] = [h11.Data(data=message.get("body", b""))]
-            if not message.get("more_body", False):
-                parts.append(h11.EndOfMessage())
-            # If the owner takes no more of the body, its response says why.
+    async def _pass_request(self, connected: socket.socket, data: bytes, exchange: anyio.CancelScope) -> None:
+        """Pass the request on, and then watch for the client's disconnection."""
+        loop = asyncio.get_running_loop()
+        while True:
+            # If the owner reads no more, its response says why.
             with suppress(ConnectionError):
-                for part in parts:
-                    writer.write(self._connection.send(part) or b"")
-                await writer.drain()
+                await loop.sock_sendall(connected, data)
+            message = await self.receive()
+            if message["type"] != "http.request":
+                break
+            data = self._connection.send(h11.Data(data=message.get("body", b""))) or b""
+            if not message.get("more_body", False):
+                data += self._connection.send(h11.EndOfMessage()) or b""
         exchange.cancel()
 
-    async def _pass_response(self, reader: asyncio.StreamReader) -> bool:
+    async def _pass_response(self, connected: socket.socket) -> bool:
         """Pass the response on; return False if it breaks off."""
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 event = self._connection.next_event()
                 if event is h11.NEED_DATA:
-                    self._connection.receive_data(await reader.read(_CHUNK_BYTES))
+                    self._connection.receive_data(await loop.sock_recv(connected, _CHUNK_BYTES))
                     continue
             except (ConnectionError, h11.RemoteProtocolError):
                 return False
@@ -313,11 +317,7 @@ def _head_of(scope: Scope) -> h11.Request:
         headers.append((b"transfer-encoding", b"chunked"))
     facts = json.dumps({name: scope.get(name) for name in _PEER_FACTS})
     target: bytes = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-    return h11.Request(
-        method=scope["method"],
-        target=target,
-        headers=[*headers, (b"connection", b"close"), (_PEER, facts.encode())],
-    )
+    return h11.Request(method=scope["method"], target=target, headers=[*headers, (_PEER, facts.encode())])
 
 
 async def _reject_busy(scope: Scope, receive: Receive, send: Send) -> None:

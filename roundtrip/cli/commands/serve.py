@@ -53,8 +53,8 @@ _FLAGS: Final = {
     "--port N": "the port to listen on, 0 for a free port; default: 8000",
     "--workers N": "number of serving processes; default: 1",
     "--path PATH": "the path of the MCP endpoint; default: /mcp",
-    "--sessions": "keep sessions, so that tools can ask clients on 2025-11-25 and before; one worker only; "
-    "default: yes with one worker, no with several",
+    "--sessions": "keep sessions, so that tools can ask clients on 2025-11-25 and before; several workers pass each "
+    "request on to the worker that has its session; default: yes",
     "--json-response WHEN": "auto, always or never; see below; default: auto",
     "--allowed-host NAME ...": "accept requests to this name (Host), and from its pages (Origin); may be repeated; "
     "'*' for any name; loopback names are always accepted on a loopback address; default: any name on other addresses, "

@@ -124,7 +124,7 @@ REJECTIONS: Final[Mapping[RejectionReason, Advice]] = {
 """The advice for each reason to reject a token."""
 
 _ASK_LIVE: Final = (
-    "serve clients of 2025-11-25 with sessions (`roundtrip serve` with one worker, or stateless_http=False and "
+    "serve clients of 2025-11-25 with sessions (`roundtrip serve` without --no-sessions, or stateless_http=False and "
     "json_response=False), or have the client speak 2026-07-28"
 )
 

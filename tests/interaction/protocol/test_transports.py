@@ -25,7 +25,7 @@ async def test_calls_that_ask_in_all_ways_complete(transport: str, era: Era) -> 
 @pytest.mark.parametrize(
     ("transport", "settings"),
     [
-        ("http stateless", "stateless_http=False, json_response=False (roundtrip serve with one worker)"),
+        ("http stateless", "stateless_http=False, json_response=False (roundtrip serve without --no-sessions)"),
         ("http json", "json_response=False"),
     ],
 )
