@@ -59,6 +59,7 @@ class SessionReport:
     """The calls that ended as the protocol allows, by reason."""
     wrong: list[str] = field(default_factory=list[str])
     """Results and questions of another session, and errors that the protocol does not allow."""
+    messages: Counter[str] = field(default_factory=Counter[str])
     sessions: int = 0
     kills: int = 0
     reloads: int = 0
@@ -128,6 +129,7 @@ class _Caller:
 
     def _note_loss(self, error: BaseException, where: str) -> None:
         text = str(error)
+        self._report.messages[text] += 1
         reason = next((reason for reason, known in _ALLOWED.items() if known.search(text)), None)
         if reason is None and not isinstance(error, MCPError):
             reason = type(error).__name__

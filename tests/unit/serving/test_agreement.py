@@ -72,11 +72,12 @@ def test_new_and_running_workers_verify_each_others_tokens() -> None:
 
 OLDER_CLIENTS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     (
-        {"workers": 2},
+        {"workers": 2, "sessions": False},
         ("form",),
-        "cannot be asked, and each tool that asks them fails, because several workers keep no sessions. To",
+        "cannot be asked, and each tool that asks them fails, because --no-sessions is set. To",
     ),
-    ({"workers": 2}, ("form", "link", "model", "url"), "get links to question pages, because several workers"),
+    ({"sessions": False}, ("form", "link", "model", "url"), "get links to question pages, because --no-sessions"),
+    ({"workers": 2, "json_response": "always"}, ("form",), "because --json-response is always. To"),
     (
         {"sessions": False},
         ("form", "model"),
@@ -91,7 +92,12 @@ OLDER_CLIENTS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
 
 
 def test_caution_for_older_clients_fits_the_channels() -> None:
-    assert caution_for_older_clients(ONE, ServeSettings()) is None
+    for workers in (1, 2):
+        assert caution_for_older_clients(ONE, ServeSettings(workers=workers)) is None
+    settings = ServeSettings(workers=2, sessions=False)
+    caution = caution_for_older_clients(ONE._replace(channels=("form",)), settings, obstacle="a path is too long")
+    assert caution is not None
+    assert "because the workers cannot pass sessions on: a path is too long. To ask them by form, set TMPDIR" in caution
 
     def check(settings: dict[str, Any], channels: tuple[str, ...], text: str) -> None:
         caution = caution_for_older_clients(ONE._replace(channels=channels), ServeSettings(**settings))

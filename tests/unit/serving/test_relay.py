@@ -364,12 +364,13 @@ async def test_slow_client_slows_its_owner_down(tmp_path: Path) -> None:
 
     async def flood(owner: PlayedOwner, stream: SocketStream) -> None:
         nonlocal sent
-        await stream.receive()
-        await stream.send(HEAD)
-        for _ in range(CHUNKS):
-            await stream.send(b"10000\r\n" + b"x" * 2**16 + b"\r\n")
-            sent += 2**16
-        await stream.send(b"0\r\n\r\n")
+        async with stream:
+            await stream.receive()
+            await stream.send(HEAD)
+            for _ in range(CHUNKS):
+                await stream.send(b"10000\r\n" + b"x" * 2**16 + b"\r\n")
+                sent += 2**16
+            await stream.send(b"0\r\n\r\n")
 
     async def send(message: Any) -> None:
         nonlocal taken

@@ -84,19 +84,20 @@ async def test_name_that_is_not_the_servers_is_refused(fleet: Service) -> None:
     assert fleet.get("/health/ready", Host="10.0.0.7:8000")[0] == 200
 
 
-async def test_a_question_cannot_be_asked_live_without_sessions(fleet: Service) -> None:
-    async with connect(fleet.url, Era.LIVE, Person({"value": True})) as client:
-        with pytest.raises(MCPError, match="one worker"), anyio.fail_after(WAIT):
-            await client.call_tool("agree", {})
-    await _said(fleet, "tool 'agree' could not ask 'python-httpx", "each tool that asks them fails")
+async def test_workers_ask_clients_of_both_eras(fleet: Service, era: Era) -> None:
+    for value in (True, False) * 5:
+        assert text_of(await call(fleet.url, era, "agree", {}, {"value": value})) == f"agreed: {value}"
 
 
-async def test_single_worker_unable_to_ask_older_clients_says_so(tmp_path: Path) -> None:
-    with Service("shop", "--no-sessions", folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_workers_unable_to_ask_older_clients_say_so(workers: str, tmp_path: Path) -> None:
+    flags = ("--no-sessions", "--workers", workers)
+    with Service("shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
         async with connect(service.url, Era.LIVE, Person({"value": True})) as client:
             with pytest.raises(MCPError, match="way back"), anyio.fail_after(WAIT):
                 await client.call_tool("agree", {})
-        await _said(service, "--no-sessions", "tool 'agree' could not ask")
+        fails = "each tool that asks them fails"
+        await _said(service, "--no-sessions", fails, "tool 'agree' could not ask 'python-httpx")
 
 
 def _ignores_being_hung_up_on(worker: int) -> bool:
@@ -130,9 +131,9 @@ async def test_replacing_keys_worker_by_worker_loses_no_call(fleet: Service) -> 
     finished = 0
     rolled = False
 
-    async def keep_calling(era: Era) -> None:
+    async def keep_calling() -> None:
         nonlocal finished
-        async with connect(fleet.url, era) as client:
+        async with connect(fleet.url, Era.RETRY) as client:
             while not rolled:
                 assert text_of(await client.call_tool("slowly", {"seconds": 0.05})) == "done"
                 finished += 1
@@ -146,8 +147,7 @@ async def test_replacing_keys_worker_by_worker_loses_no_call(fleet: Service) -> 
             return await super().__call__(context, params)
 
     async with anyio.create_task_group() as tasks:
-        for era in (Era.RETRY, Era.LIVE):
-            tasks.start_soon(keep_calling, era)
+        tasks.start_soon(keep_calling)
         async with connect(fleet.url, Era.RETRY, Slow({"value": True})) as client:
             assert text_of(await client.call_tool("agree", {})) == "agreed: True"
         rolled = True
@@ -259,11 +259,10 @@ async def test_legs_beyond_the_grace_period_are_cut_and_reported(
     [
         ("shop", ("--workers", "2"), "roundtrip keys new"),
         ("keyed_by_process", ("--workers", "2"), "different keys"),
-        ("shop", ("--workers", "2", "--sessions"), "one worker"),
         ("raise ValueError('x' * 200_000)", ("--workers", "2"), "ValueError: xxx"),
         ("import sys; sys.exit(0)", (), "SystemExit: 0"),
     ],
-    ids=["no key", "different keys", "sessions", "failing import", "exit"],
+    ids=["no key", "different keys", "failing import", "exit"],
 )
 def test_workers_that_cannot_serve_do_not_start(target: str, flags: tuple[str, ...], told: str, tmp_path: Path) -> None:
     if " " in target:
