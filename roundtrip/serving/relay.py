@@ -52,7 +52,7 @@ _CONNECTION_HEADERS: Final = frozenset(
 """Headers that describe one connection."""
 _UNSENT_HEADERS: Final = _CONNECTION_HEADERS | {b"expect", _PEER}
 _UNRETURNED_HEADERS: Final = _CONNECTION_HEADERS | {b"date", b"server"}
-"""The owner's headers that this worker's own response has, too."""
+"""The owner's headers that this worker adds itself."""
 _CHUNK_BYTES: Final = 2**16
 _BAD_REQUEST: Final = 400
 _UNAVAILABLE: Final = 503
@@ -243,8 +243,8 @@ class _RelayedExchange:
         self._connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_CHUNK_BYTES)
 
     async def run(self, connected: socket.socket) -> bool:
-        """Pass the request on; return False if the owner breaks its response off. If the client disconnects, the owner
-        sees that, too.
+        """Pass the request on; return False if the owner breaks its response off. If the client disconnects, so does this
+        worker.
         """
         try:
             head = self._connection.send(_head_of(self.scope))

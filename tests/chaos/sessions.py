@@ -33,9 +33,10 @@ _THINK_SECONDS: Final = 0.4
 _LIFE_SECONDS: Final = 6.0
 """Seconds that a worker lives before it is killed. The supervisor pauses before it replaces a short-lived worker."""
 _ALLOWED: Final = {
-    "session is unknown": re.compile("Session (not found|terminated)"),
-    "server stopped": re.compile("the server stopped while this call ran|server is stopping"),
-    "stream ended": re.compile("stream ended without a response|Connection closed|connection"),
+    "unknown session": re.compile("Session (not found|terminated)"),
+    "stopping server": re.compile("the server is stopping, and can no longer receive answers"),
+    "stopped server": re.compile("the server stopped while this call ran, so its outcome is unknown"),
+    "ended stream": re.compile("SSE stream ended without a response|Connection closed"),
 }
 """What the protocol allows a client to get from a worker that has ended."""
 
@@ -59,7 +60,6 @@ class SessionReport:
     """The calls that ended as the protocol allows, by reason."""
     wrong: list[str] = field(default_factory=list[str])
     """Results and questions of another session, and errors that the protocol does not allow."""
-    messages: Counter[str] = field(default_factory=Counter[str])
     sessions: int = 0
     kills: int = 0
     reloads: int = 0
@@ -129,9 +129,8 @@ class _Caller:
 
     def _note_loss(self, error: BaseException, where: str) -> None:
         text = str(error)
-        self._report.messages[text] += 1
         reason = next((reason for reason, known in _ALLOWED.items() if known.search(text)), None)
-        if reason is None and not isinstance(error, MCPError):
+        if not isinstance(error, MCPError):
             reason = type(error).__name__
         if reason is None:
             self._report.wrong.append(f"{where}: {text}")
