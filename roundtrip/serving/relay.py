@@ -243,8 +243,9 @@ class _RelayedExchange:
         self._connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_CHUNK_BYTES)
 
     async def run(self, connected: socket.socket) -> bool:
-        """Pass the request on; return False if the owner breaks its response off. If the client disconnects, so does this
-        worker.
+        """Pass the request on; return False if the owner breaks its response off.
+
+        If the client disconnects, this worker disconnects from the owner.
         """
         try:
             head = self._connection.send(_head_of(self.scope))

@@ -22,7 +22,6 @@ async def test_reloads_lose_no_call_that_ends_within_the_drain(tmp_path: Path) -
     assert not report.wrong, report.text()
     assert report.right >= 50, report.text()
     assert set(report.lost) <= {"call: stopping server", "call: unknown session"}, report.text()
-    assert not any("Traceback" in line for line in report.log)
 
 
 async def test_killed_workers_give_no_session_anothers_answer(tmp_path: Path) -> None:

@@ -56,6 +56,11 @@ def test_the_package_alone_imports_nothing_else() -> None:
     assert run(program).stdout.split() == ["False", "False"]
 
 
+def test_serving_with_one_worker_loads_no_relay() -> None:
+    program = "import sys, roundtrip.cli.running.serve; print('roundtrip.serving.relay' in sys.modules)"
+    assert run(program).stdout.split() == ["False"]
+
+
 USES: Final = [
     ("--help", 0),
     ("--version", 0),
