@@ -191,9 +191,7 @@ async def test_hostile_session_ids_are_unknown_at_every_worker(tmp_path: Path) -
         assert (await ask(second, whole))[0] == 200
 
 
-async def test_session_of_another_user_is_unknown_at_every_worker(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_session_of_another_user_is_unknown_at_every_worker(tmp_path: Path) -> None:
     ada, eve = {"authorization": "Bearer app/ada"}, {"authorization": "Bearer app/eve"}
     async with two_workers(tmp_path, guarded=True) as workers, opened(workers[0], **ada) as session:
         whole = session.http.headers["mcp-session-id"]
@@ -203,7 +201,6 @@ async def test_session_of_another_user_is_unknown_at_every_worker(
             assert without[0] == without[1]
             assert without[0][0] == 401
         assert [(await ask(worker, whole, **ada))[0] for worker in workers] == [200, 200]
-    assert sum("credential does not match" in record.message for record in caplog.records) == 6
 
 
 async def test_owner_checks_users_itself(tmp_path: Path) -> None:
@@ -224,7 +221,7 @@ async def test_owner_checks_users_itself(tmp_path: Path) -> None:
             assert (await http.post("/mcp", json=body, headers={**known, "host": "evil.example"})).status_code == 421
 
 
-async def test_last_event_id_reaches_the_owner(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_last_event_id_reaches_the_owner(tmp_path: Path) -> None:
     async with two_workers(tmp_path) as workers, opened(workers[0]) as session:
         whole = session.http.headers["mcp-session-id"]
         more = {"last-event-id": "1_2"}
@@ -236,7 +233,6 @@ async def test_last_event_id_reaches_the_owner(tmp_path: Path, caplog: pytest.Lo
         assert await ask(workers[1], f"{'0' * 16}.1", method="GET", **more) == NOT_FOUND
     # Without an event store, the SDK sends no response at all.
     assert direct[0] == 500
-    del caplog
 
 
 async def test_client_address_survives_and_cannot_be_forged(tmp_path: Path) -> None:
