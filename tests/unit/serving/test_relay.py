@@ -5,7 +5,7 @@ import os
 import socket
 import stat
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -353,8 +353,36 @@ async def test_request_that_a_living_owner_breaks_off_may_be_repeated(tmp_path: 
     assert await relayed(tmp_path, break_off) == (503, b"Service Unavailable")
 
 
+async def never(*_: Any) -> None:
+    """Serve no session here, because every session of the test is another worker's."""
+    raise AssertionError
+
+
+def ping_of(owner: PlayedOwner, **headers: str) -> Post:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
+    given = {**HEADERS, "mcp-session-id": owner.id, "content-length": str(len(body)), **headers}
+    return Post(body, given)
+
+
+@pytest.mark.parametrize(("header", "status"), [("x-fine", 503), ("x bad", 400)])
+async def test_request_that_cannot_be_passed_on_is_answered(header: str, status: int, tmp_path: Path) -> None:
+    """The owner takes no connection, and h11 does not write the second head."""
+    owner = PlayedOwner(tmp_path)
+    request = ping_of(owner, **{header: "1"})
+    app: Any = SessionRelay(str(tmp_path)).around(ProcessState(), never)
+    with owner.relay.listen() as door, ExitStack() as waiting:
+        door.listen(0)
+        if status == 503:
+            with suppress(BlockingIOError):
+                while (connected := SessionRelay(str(tmp_path)).connect(owner.relay.name)) is not None:
+                    waiting.enter_context(connected)
+        with anyio.fail_after(WAIT):
+            await app(request.scope, request.receive, request.send)
+    assert request.sent[0]["status"] == status
+
+
 async def test_slow_client_slows_its_owner_down(tmp_path: Path) -> None:
-    """Shows that the passing worker does not buffer what its client does not read."""
+    """The passing worker does not buffer what its client does not read."""
     owner, sent, taken = PlayedOwner(tmp_path), 0, 0
     begun, go_on, finished = anyio.Event(), anyio.Event(), anyio.Event()
 
@@ -376,15 +404,8 @@ async def test_slow_client_slows_its_owner_down(tmp_path: Path) -> None:
         if message["type"] == "http.response.body" and not message["more_body"]:
             finished.set()
 
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
-    headers = {**HEADERS, "mcp-session-id": owner.id, "content-length": str(len(body))}
-    request = Post(body, headers)
-    state = ProcessState()
-
-    async def never(*_: Any) -> None:
-        raise AssertionError("the session is another worker's")
-
-    app: Any = SessionRelay(str(tmp_path)).around(state, never)
+    request = ping_of(owner)
+    app: Any = SessionRelay(str(tmp_path)).around(ProcessState(), never)
     with anyio.fail_after(WAIT):
         async with owner.playing(partial(flood, owner)), anyio.create_task_group() as tasks:
             tasks.start_soon(app, request.scope, request.receive, send)

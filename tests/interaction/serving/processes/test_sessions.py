@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager
 from http.client import HTTPConnection
@@ -195,6 +196,35 @@ async def test_retiring_worker_keeps_its_sessions_until_the_drain_ends(tmp_path:
                 await client.call_tool("double", {"number": 4})
         # An interrupt ends the drain.
         service.signal(signal.SIGINT)
+
+
+async def test_connection_limit_of_the_owner_holds(tmp_path: Path) -> None:
+    limit, ends = 8, Counter[int]()
+    body = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "double", "arguments": {"number": 1}}}
+    flags = ("--workers", "2", "--limit-connections", str(limit), "--drain", "0")
+    with Service(f"{SHOPS}:server_shop", *flags, folder=tmp_path, ROUNDTRIP_KEYS=KEY) as service:
+        async with session(service.url) as opened, anyio.create_task_group() as tasks:
+            headers = {**HEADERS, "mcp-session-id": opened.http.headers["mcp-session-id"]}
+
+            async def call(number: int) -> None:
+                async with httpx.AsyncClient(timeout=WAIT, headers=headers) as http:
+                    try:
+                        async with http.stream("POST", service.url, json={**body, "id": number}) as response:
+                            ends[response.status_code] += 1
+                            if response.status_code == 200:
+                                await anyio.sleep_forever()
+                    except httpx.HTTPError:
+                        # A worker closes the connection whose request is not there yet.
+                        ends[0] += 1
+
+            with anyio.fail_after(WAIT):
+                for number in range(5 * limit):
+                    tasks.start_soon(call, number)
+                await until(lambda: ends.total() == 5 * limit)
+            assert await anyio.to_thread.run_sync(service.get, "/health/live") == (200, {"status": "live"})
+            tasks.cancel_scope.cancel()
+    assert set(ends) <= {0, 200, 503}
+    assert 0 < ends[200] <= limit
 
 
 @pytest.mark.parametrize("reason", ["path", "flag"])
