@@ -60,10 +60,13 @@ from roundtrip.tools.replies import text_result
 from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
+    from roundtrip.adapters import sdk_consent
     from roundtrip.tasks import extension
     from roundtrip.tools import consent_rules
 else:
-    load_on_use(globals(), "roundtrip.tasks.extension", "roundtrip.tools.consent_rules")
+    load_on_use(
+        globals(), "roundtrip.adapters.sdk_consent", "roundtrip.tasks.extension", "roundtrip.tools.consent_rules"
+    )
 
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
@@ -96,13 +99,16 @@ class _AskingTools(ToolCalls):
         )
         self.installation = installation
 
-    def register(self, fn: Callable[..., Any] | SdkTool, spec: ToolSpec = ToolSpec()) -> RegisteredTool:  # noqa: B008 - a value
-        """Register a function, or an SDK tool object, as a tool.
+    def register(self, fn: Callable[..., Any], spec: ToolSpec = ToolSpec()) -> RegisteredTool:  # noqa: B008 - a value
+        """Register a function as a tool.
 
         Raises:
             InvalidSignature: The function cannot work on an SDK server.
         """
-        tool = _make_tool(fn, spec, self.installation.defaults)
+        return self.adopt(_make_tool(fn, spec, self.installation.defaults))
+
+    def adopt(self, tool: RegisteredTool) -> RegisteredTool:
+        """Add a tool, and return it."""
         self.installation.adopt(tool.function)
         if tool.function.hands_over:
             extension.serve_extension(self, self.installation.storage.require(self))
@@ -123,15 +129,14 @@ class _AskingTools(ToolCalls):
         return result_of(await self.serve(tool.name, arguments, incoming))
 
 
-def _make_tool(fn: Callable[..., Any] | SdkTool, spec: ToolSpec, defaults: ToolDefaults) -> RegisteredTool:
-    """Make a tool from a function, or from an SDK tool object.
+def _make_tool(fn: Callable[..., Any], spec: ToolSpec, defaults: ToolDefaults) -> RegisteredTool:
+    """Make a tool from a function.
 
     Raises:
         InvalidSignature: The function cannot work on an SDK server.
     """
-    made = fn.fn if isinstance(fn, SdkTool) else fn
-    merged: ToolSpec = {**spec_of(made), **spec}
-    reject_options(merged, _UNSUPPORTED_OPTIONS, owner=f"tool {merged.get('name') or display_name(made)!r}")
+    merged: ToolSpec = {**spec_of(fn), **spec}
+    reject_options(merged, _UNSUPPORTED_OPTIONS, owner=f"tool {merged.get('name') or display_name(fn)!r}")
     return register(fn, spec, defaults=defaults)
 
 
@@ -226,8 +231,9 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         made = finding.tool_of(server, name)
         if consent is None or made is None or isinstance(made, AskingTool):
             return
-        if consent.reason(WireTool(**vars(made), input_schema=made.parameters)) is not None:
-            finding.put_tool(server, AskingTool.of(tools.register(made), tools))
+        if consent.reason(sdk_consent.listing_of(made)) is not None:
+            tool = sdk_consent.consenting(made, installation.defaults)
+            finding.put_tool(server, AskingTool.of(tools.adopt(tool), tools))
 
     def reasons() -> Iterator[str | None]:
         for made in finding.tools_of(server):

@@ -7,17 +7,21 @@ import pytest
 from fastmcp import Client, Context, FastMCP
 from fastmcp.apps import FastMCPApp
 from fastmcp.client.elicitation import ElicitResult
+from fastmcp.exceptions import ToolError
 from fastmcp.server import create_proxy
+from fastmcp.server.middleware import Middleware
 from fastmcp.server.providers.addressing import hashed_backend_name
 from fastmcp.server.transforms import Transform
 from fastmcp.server.transforms.search import BM25SearchTransform
 from fastmcp.tools import Tool
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError as SdkToolError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ToolAnnotations
 
 import roundtrip
 from roundtrip import Elicit, Pages, Resolve
 from roundtrip.adapters import fastmcp_consent
+from roundtrip.errors import RoundtripError
 from roundtrip.fastmcp import install
 from roundtrip.install import install as install_in_sdk
 from roundtrip.ledger import MemoryLedger
@@ -44,10 +48,10 @@ async def test_plain_tool_never_runs_without_consent(way: str) -> None:
 class Shop:
     """Servers, a client that accepts or declines, and what it was asked."""
 
-    def __init__(self, consent: Any = "destructive", **options: Any) -> None:
+    def __init__(self, consent: Any = "destructive", mcp: FastMCP[Any] | None = None, **options: Any) -> None:
         self.done: list[str] = []
         self.asked: list[str] = []
-        self.mcp = FastMCP[Any]("shop")
+        self.mcp = mcp or FastMCP[Any]("shop")
         install(self.mcp, keys=KEYS[:1], consent=consent, **options)
 
     def delete(self, path: str) -> str:
@@ -177,6 +181,160 @@ async def test_tool_that_is_looked_up_by_other_code_asks(mode: str) -> None:
     shop.mcp.add_transform(LooksTwice(shop.mcp))
     assert "declined" in await shop.call("delete", mode, accepts=False, path="a")
     assert shop.take() == (['Allow "delete" to run?'], [])
+
+
+class Middlewares(Middleware):
+    """Middleware that does one thing before, or instead of, passing a call on."""
+
+    def __init__(self, does: str) -> None:
+        self._does = does
+
+    async def on_call_tool(self, context: Any, call_next: Any) -> Any:
+        if self._does == "helps" and context.message.name != "helper":
+            await context.fastmcp_context.fastmcp.call_tool("helper", {"path": "helped"})
+        if self._does == "rewrites":
+            context = context.copy(message=context.message.model_copy(update={"arguments": {"path": "rewritten"}}))
+        try:
+            return await call_next(context)
+        except ToolError:
+            if self._does != "retries":
+                raise
+            return await call_next(context)
+
+
+@each_mode
+async def test_middleware_may_call_other_tools_and_repeat_the_call(mode: str) -> None:
+    shop = Shop()
+
+    @shop.mcp.tool
+    def flaky(path: str) -> str:
+        shop.done.append(path)
+        if shop.done.count(path) == 1:
+            raise ToolError("again")
+        return "done"
+
+    shop.mcp.tool(shop.delete, name="helper")
+    shop.mcp.add_middleware(Middlewares("retries"))
+    assert await shop.call("flaky", mode, path="a") == "done"
+    assert shop.take() == (['Allow "flaky" to run?'], ["a", "a"])
+    shop.mcp.add_middleware(Middlewares("helps"))
+    shop.mcp.add_middleware(Middlewares("rewrites"))
+    assert await shop.call("flaky", mode, path="a") == "done"
+    asked, done = shop.take()
+    assert (asked, done.count("rewritten")) == (['Allow "flaky" to run?'], 2)
+    del flaky
+
+
+@each_mode
+async def test_each_request_asks_for_itself(mode: str) -> None:
+    shop = Shop()
+    shop.mcp.tool(shop.delete)
+    answers: list[str] = []
+
+    @shop.mcp.tool(annotations=READS)
+    async def read(ctx: Context) -> str:
+        # The client in the same process calls another tool while this one runs.
+        answers.append(await shop.call("delete", mode, accepts=False, path="inner"))
+        return "read"
+
+    async def decline_after_a_call(*_: Any) -> ElicitResult[Any]:
+        answers.append(await shop.call("delete", mode, accepts=False, path="while asked"))
+        return ElicitResult(action="decline")
+
+    assert await shop.call("read", mode) == "read"
+    async with Client(shop.mcp, elicitation_handler=decline_after_a_call, mode=mode) as client:
+        await client.call_tool_mcp("delete", {"path": "outer"})
+    assert shop.take() == (['Allow "delete" to run?'] * 2, [])
+    assert ["declined" in answer for answer in answers] == [True, True]
+    del read
+
+
+@each_mode
+async def test_code_around_an_asking_tool_is_rejected(mode: str) -> None:
+    shop = Shop()
+    shop.mcp.tool(roundtrip.tool(confirm="Sure?")(shop.own), name="own")
+    parent = await shop.mcp.get_tool("own")
+    assert parent is not None
+    shop.mcp.add_tool(Tool.from_tool(parent, name="alias", transform_fn=shop.delete))
+    shop.mcp.add_tool(Tool.from_tool(parent, name="renamed"))
+    assert "must not run code of its own around tool 'own'" in await shop.call("alias", mode, path="a")
+    assert await shop.call("renamed", mode, path="a") == "deleted a"
+    assert shop.take() == (["Sure?"], ["a"])
+
+
+async def test_answer_counts_for_the_tool_that_was_shown() -> None:
+    """Shows S5."""
+    shop, reads = Shop(), Shop()
+    shop.mcp.tool(shop.delete, version="1")
+    shop.mcp.tool(shop.free, name="delete", version="2")
+    reads.mcp.tool(reads.delete, annotations=READS)
+
+    async def unused(*_: Any) -> ElicitResult[Any]:
+        raise AssertionError
+
+    async def leg(server: Any, action: str, state: str | None, **meta: Any) -> Any:
+        answers: Any = {"confirm:delete": {"action": action}} if state is not None else None
+        async with Client(server, mode="2026-07-28", elicitation_handler=unused) as client:
+            session: Any = client.session
+            return await session.call_tool(
+                "delete", {"path": "a"}, input_responses=answers, request_state=state, allow_input_required=True, **meta
+            )
+
+    asked = await leg(shop.mcp, "accept", None, meta={"fastmcp": {"version": "1"}})
+    assert asked.input_requests["confirm:delete"].params.message.startswith('Allow "delete", version "1", to run?')
+    again = await leg(shop.mcp, "accept", asked.request_state)
+    assert again.input_requests["confirm:delete"].params.message.startswith('Allow "delete", version "2", to run?')
+    # On another build the tool asks no more. A user who has declined must get what they decided.
+    plain = Shop()
+    plain.mcp.tool(plain.delete)
+    asked = await leg(plain.mcp, "accept", None)
+    declined = await leg(reads.mcp, "decline", asked.request_state)
+    assert declined.is_error
+    assert (shop.done, reads.done) == ([], [])
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_client_cannot_write_lines_of_the_question(mode: str) -> None:
+    shop, asked = Shop(), list[str]()
+
+    class Anything(Tool):
+        async def run(self, arguments: dict[str, Any]) -> Any:
+            raise AssertionError(arguments)
+
+    shop.mcp.add_tool(Anything(name="any", parameters={"type": "object", "additionalProperties": True}))
+
+    async def declining(message: str, *_: Any) -> ElicitResult[Any]:
+        asked.append(message)
+        return ElicitResult(action="decline")
+
+    async with Client(shop.mcp, elicitation_handler=declining, mode=mode) as client:
+        await client.call_tool_mcp("any", {'path: "a"\n\n\x1b[2J': 1, "n" * 300: 2})
+        many = await client.call_tool_mcp("any", {f"name{number}": number for number in range(3000)})
+    assert asked == [
+        'Allow "any" to run?\n\n"path: \\"a\\"\\n\\n\\u001b[2J": 1\n' + "n" * 300 + ": 2",
+    ]
+    assert "must have at most 20000 characters" in text_of(many)
+
+
+@each_mode
+async def test_errors_are_those_of_the_tool(mode: str) -> None:
+    told: list[list[str]] = []
+    for consent in (None, "destructive"):
+        shop = Shop(consent, mcp=FastMCP("shop", mask_error_details=True))
+
+        def fail(kind: str) -> str:
+            raise {
+                "sdk": SdkToolError("sdk"),
+                "own": RoundtripError("private"),
+                "group": ExceptionGroup("many", [ToolError("inner")]),
+                "told": ToolError("told"),
+                "crash": ValueError("crash"),
+            }[kind]
+
+        shop.mcp.tool(fail)
+        kinds = ("sdk", "own", "group", "told", "crash")
+        told.append([await shop.call("fail", mode, kind=kind) for kind in kinds])
+    assert told[0] == told[1]
 
 
 @each_mode

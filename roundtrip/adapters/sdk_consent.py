@@ -1,0 +1,112 @@
+"""Consent for the plain tools of an `MCPServer`: a tool asks, and then the SDK's own tool object runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.mcpserver.tools.base import Tool as SdkTool
+from mcp.shared.inbound import x_mcp_header_map
+from mcp_types import Tool as WireTool
+from pydantic import ValidationError
+from typing_extensions import override
+
+from roundtrip.legs.functions import AskingFunction, read_signature
+from roundtrip.resolvers.threads import Threads
+from roundtrip.tools.arguments import ArgumentReader, ArgumentsRejected, mistakes_in
+from roundtrip.tools.confirmation import ToolConfirmation, with_defaults
+from roundtrip.tools.options import ToolSpec
+from roundtrip.tools.registered import RegisteredTool, ToolDefaults, asking_function
+from roundtrip.visibility.rules import Component
+
+if TYPE_CHECKING:
+    from roundtrip.questions.markers import Marker as Question
+
+
+def listing_of(tool: SdkTool) -> WireTool:
+    """Return a tool as the SDK lists it."""
+    return WireTool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.parameters,
+        output_schema=tool.output_schema,
+        annotations=tool.annotations,
+        icons=tool.icons,
+        _meta=tool.meta,
+    )
+
+
+def consenting(tool: SdkTool, defaults: ToolDefaults) -> RegisteredTool:
+    """Return a tool that asks for consent, and then runs the given tool."""
+    spec = ToolSpec(consent=True)
+    signature = read_signature(_run_tool, kind="tool", name=tool.name)
+    function = asking_function(signature, spec, {}, defaults=defaults, kind=_SdkToolFunction)
+    function.tool_to_run = tool
+    confirmation = ToolConfirmation.for_consent(tool.name)
+
+    def confirm(arguments: Mapping[str, Any]) -> tuple[str, Question]:
+        return confirmation.named_question(with_defaults(arguments, tool.parameters))
+
+    function.confirm = confirm
+    listing = listing_of(tool)
+    return RegisteredTool(
+        component=Component(kind="tool", name=tool.name),
+        spec=spec,
+        function=function,
+        arguments=_RawArguments(tool),
+        visibility_gate=None,
+        listing=listing,
+        names_headers=bool(x_mcp_header_map(listing.input_schema)),
+    )
+
+
+async def _run_tool(ctx: SdkContext[Any, Any]) -> None:
+    del ctx
+
+
+class _SdkToolFunction(AskingFunction):
+    """Function that runs a tool object of the SDK."""
+
+    tool_to_run: SdkTool
+
+    @override
+    async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: Threads) -> Any:
+        try:
+            return await self.tool_to_run.run(dict(arguments), context, convert_result=True)
+        except UnexpectedToolError:
+            raise
+        except ToolError as error:
+            # The SDK's text has a prefix that is added again later.
+            text = str(error).removeprefix(f"Error executing tool {self.name}: ")
+            if isinstance(error.__cause__, ValidationError):
+                raise _rejection(self.tool_to_run, error.__cause__, text) from None
+            raise ToolError(text) from error.__cause__
+
+
+class _RawArguments(ArgumentReader):
+    """Reader that checks a client's arguments as the SDK does, and returns them unchanged."""
+
+    def __init__(self, tool: SdkTool) -> None:
+        super().__init__(tool.fn_metadata)
+        # A subclass may take other arguments than its function.
+        self._tool = tool if type(tool).run is SdkTool.run else None
+
+    __slots__ = ("_tool",)
+
+    @override
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if self._tool is not None:
+            try:
+                self._tool.fn_metadata.validate_arguments(dict(arguments))
+            except ValidationError as error:
+                raise _rejection(self._tool, error, mistakes_in(error)) from None
+        return dict(arguments)
+
+
+def _rejection(tool: SdkTool, error: ValidationError, text: str) -> ArgumentsRejected:
+    """Return the error for arguments that do not match a tool's schema."""
+    places = [each["loc"][0] for each in error.errors(include_input=False, include_url=False) if each["loc"]]
+    return ArgumentsRejected(text, places=places, names=tool.fn_metadata.arg_model.model_fields)
