@@ -221,7 +221,7 @@ async def test_middleware_may_call_other_tools_and_repeat_the_call(mode: str) ->
     shop.mcp.add_middleware(Middlewares("rewrites"))
     assert await shop.call("flaky", mode, path="a") == "done"
     asked, done = shop.take()
-    assert (asked, done.count("rewritten")) == (['Allow "flaky" to run?'], 2)
+    assert (asked, {*done}) == (['Allow "flaky" to run?'], {"rewritten"})
     del flaky
 
 
