@@ -11,6 +11,7 @@ or has parameters that FastMCP fills, it may need a client's request. Its later 
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -81,6 +82,12 @@ class _HostedLeg:
     """The leg's end, which FastMCP's result cannot always express."""
     failure: MCPError | None = None
     """The protocol error that the function raised."""
+
+    @property
+    def lacks_request(self) -> bool:
+        """Return True until the leg's function begins, if no client's request started the leg."""
+        stored = self.incoming.record.stored if self.incoming.record is not None else None
+        return not self.is_taken and stored is not None and stored.request is None
 
 
 _STORED_LEG: Final[ContextVar[_HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
@@ -187,7 +194,8 @@ class FastMcpFunction(AskingFunction):
         desk, legs, record = serving.installation.desk, serving.installation.legs, incoming.record
         # If a prompt or another function calls this tool, that is not the client's call.
         is_for_tool = record is not None and record.context.method == "tools/call" and self.kind == "tool"
-        if record is None or not desk.features or not is_for_tool or not self.is_asked_for(incoming):
+        is_at_desk = is_for_tool and (bool(desk.features) or self.hands_over)
+        if record is None or not is_at_desk or not self.is_asked_for(incoming):
             return result_of(await legs.run(self, arguments, incoming))
         raised: list[MCPError] = []
 
@@ -200,6 +208,9 @@ class FastMcpFunction(AskingFunction):
 
         name = str((record.context.params or {}).get("name", self.name))
         try:
+            if self.hands_over:
+                # A mounted server's tool may have been registered while the server is running.
+                serving.installation.serve_tasks()
             end = await desk.serve(ClientCall(name, record, lambda: self), run)
         except MCPError as error:
             if error in raised:
@@ -207,7 +218,11 @@ class FastMcpFunction(AskingFunction):
             # A feature raised this error. FastMCP would turn it into a result.
             serving.failure = error
             return text_result(error.error.message, is_error=True)
-        return result_of_reply(end) if isinstance(end, dict) else result_of(end)
+        if not isinstance(end, dict):
+            return result_of(end)
+        if end.get("resultType") == "task":
+            return serving.hold_place({**end, "_meta": serving.installation.tool_host.stamp()})
+        return result_of_reply(end)
 
     async def _serve_stored(self, leg: _HostedLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
         """Serve a stored call's leg."""
@@ -315,6 +330,25 @@ def function_for_fastmcp(
     return function, wrapper
 
 
+def checked_before_task(checks: Any) -> list[Any]:
+    """Return a task tool's authorization checks, in a form that does not apply to legs without a request.
+
+    FastMCP checks the requests that begin the task. A worker's leg has no access token to check.
+    """
+
+    def checked_with_request(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(check, updated=())
+        def checked(context: Any) -> Any:
+            leg = _STORED_LEG.get()
+            return True if leg is not None and leg.lacks_request else check(context)
+
+        return checked
+
+    return [
+        checked_with_request(check) for check in cast("list[Any]", checks if isinstance(checks, list) else [checks])
+    ]
+
+
 def _to_protocol_types(value: Any) -> Any:
     """Convert roundtrip's media and results in a tool's value to the protocol's types, which FastMCP knows."""
     if isinstance(value, ToolResult):
@@ -373,7 +407,7 @@ def install_stored_fastmcp_calls(
 
     installation.custom_route, installation.add_tool = mcp.custom_route, add_tool
     stored = installation.stored_calls = install_stored_calls(
-        FastMcpTools(installation), installation.storage, options, has_auth=mcp.auth is not None
+        installation.tool_host, installation.storage, options, has_auth=mcp.auth is not None
     )
     if stored is not None:
         mcp.add_transform(_ClientListing(installation, stored))

@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Never, TypeVar
+from typing import Any, Final, Never, TypeVar
 from weakref import WeakKeyDictionary
 
 from mcp.server import MCPServer
@@ -45,7 +45,6 @@ from roundtrip.legs.functions import Kind, read_signature
 from roundtrip.legs.requests import Incoming
 from roundtrip.legs.runner import result_of
 from roundtrip.machine.journal import Limits
-from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import display_name
 from roundtrip.sdk import routes_of
 from roundtrip.server.features import install_stored_calls
@@ -58,11 +57,6 @@ from roundtrip.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.tools.registry import ToolRegistry
 from roundtrip.tools.replies import text_result
 from roundtrip.visibility.rules import Visibility
-
-if TYPE_CHECKING:
-    from roundtrip.tasks import extension
-else:
-    load_on_use(globals(), "roundtrip.tasks.extension")
 
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
@@ -94,6 +88,7 @@ class _AskingTools(ToolCalls):
             has_own_handler=lambda: False,
         )
         self.installation = installation
+        installation.tool_host = self
 
     def register(self, fn: Callable[..., Any], spec: ToolSpec = ToolSpec()) -> RegisteredTool:  # noqa: B008 - a value
         """Register a function as a tool.
@@ -103,8 +98,6 @@ class _AskingTools(ToolCalls):
         """
         tool = _make_tool(fn, spec, self.installation.defaults)
         self.installation.adopt(tool.function)
-        if tool.function.hands_over:
-            extension.serve_extension(self, self.installation.storage.require(self))
         self.tools.add(tool)
         return tool
 
