@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -469,10 +469,11 @@ class FastMcpTools(ToolHost):
         own = [each for each in mcp.transforms if not isinstance(each, _ClientListing)]
         if own or any(not isinstance(each, fastmcp_names.LocalProvider) or each.transforms for each in mcp.providers):
             return True
-        with suppress(fastmcp_names.NotFoundError):
-            self.find(name, version)
-            return True
-        return False
+        local = (each for provider in fastmcp_names.providers_of(mcp) for each in fastmcp_names.components_of(provider))
+        return any(
+            isinstance(each, fastmcp_names.Tool) and each.name == name and version in (None, each.version)
+            for each in local
+        )
 
     @override
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:

@@ -163,7 +163,7 @@ class Attached(ABC):
     @abstractmethod
     def _identity(self) -> probe.Identity: ...
 
-    def is_one_of(self, workers: int, *, group: str) -> None:
+    def is_one_of(self, workers: int, *, group: str) -> None:  # noqa: B027 - only some servers have a probe
         """Tell the server how many workers serve together.
 
         Args:

@@ -28,8 +28,8 @@ from roundtrip.channels.access_log import hide_tickets
 from roundtrip.ledger.lease import bury, name_process
 from roundtrip.limited_logs import LimitedFilter
 from roundtrip.sdk import remove_log_handlers
-from roundtrip.server.probe import Identity
 from roundtrip.server.attach import Attached
+from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.application import ProcessState, application_of
 from roundtrip.serving.connection_limit import SURPLUS_CONNECTIONS, ConnectionLimit

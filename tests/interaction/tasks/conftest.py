@@ -1,7 +1,8 @@
 """Fixtures of ledgers and of the servers that they need, and the folder of the workshops."""
 
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import cast
 
 import pytest
 
@@ -25,6 +26,6 @@ def workshop_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["Server", *(pytest.param(name, marks=needs("fastmcp")) for name in ("MCPServer", "FastMCP"))])
 def each_class(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run a module's tests with servers of each class: replace `Server` in the module."""
-    module: Any = request.module
+    module = cast("ModuleType", getattr(request, "module"))  # noqa: B009 - pytest does not type it
     monkeypatch.setattr(module, "Server", class_named(request.param))
     return str(request.param)

@@ -30,7 +30,7 @@ def class_named(name: str) -> Any:
 def _like_server(base: Any, attach: Callable[..., None], registering: Callable[[Any], Callable[..., Any]]) -> Any:
     class Installed(base):
         def __init__(self, name: str, **options: Any) -> None:
-            base.__init__(self, name)
+            super().__init__(name)  # pyright: ignore[reportUnknownMemberType] - the base is a value
             attach(self, **options)
             register = registering(self)
 
