@@ -292,10 +292,18 @@ def function_for_fastmcp(
             f"{kind} {name!r} is a generator, which cannot ask; collect the values that it yields, and return a list"
         )
     hints = hints_of(fn)
-    injected = fastmcp_names.injected_parameters(fn, hints)
+    # FastMCP would fill Docket's dependencies only in the workers of FastMCP's own tasks.
+    foreign = defaults.filled(fn) if kind == "tool" else {}
+    injected = tuple(each for each in fastmcp_names.injected_parameters(fn, hints) if each not in foreign)
     dependencies = dependencies_of(spec.get("dependencies"), tool=name)
     signature = read_signature(
-        fn, kind=kind, name=name, dependencies=dependencies, injected=injected, reject=defaults.reject
+        fn,
+        kind=kind,
+        name=name,
+        dependencies=dependencies,
+        injected=(*injected, *foreign),
+        foreign=foreign,
+        reject=defaults.reject,
     )
     not_clients = {*signature.hidden, *injected}
     clients = {each: each for each in inspect.signature(fn).parameters if each not in not_clients}
