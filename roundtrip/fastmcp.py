@@ -34,6 +34,7 @@ from roundtrip.adapters.fastmcp_functions import (
     function_of_plain,
     install_stored_fastmcp_calls,
 )
+from roundtrip.adapters.finding import signal
 from roundtrip.adapters.installation import (
     Installation,
     InstallOptions,
@@ -49,7 +50,7 @@ from roundtrip.resolvers.signatures import display_name
 from roundtrip.server.settings import wants_stored_calls
 from roundtrip.tools.options import ToolSpec, mark_registered, spec_of
 
-__all__ = ["install"]
+__all__ = ["install", "signal"]
 
 _logger = logging.getLogger(__name__)
 

@@ -293,7 +293,7 @@ def function_for_fastmcp(
         )
     hints = hints_of(fn)
     # FastMCP would fill Docket's dependencies only in the workers of FastMCP's own tasks.
-    foreign = defaults.filled(fn) if kind == "tool" else {}
+    foreign: Mapping[str, Any] = defaults.filled(fn) if kind == "tool" else {}
     injected = tuple(each for each in fastmcp_names.injected_parameters(fn, hints) if each not in foreign)
     dependencies = dependencies_of(spec.get("dependencies"), tool=name)
     signature = read_signature(

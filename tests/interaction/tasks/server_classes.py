@@ -8,7 +8,7 @@ from mcp.server import MCPServer
 
 import roundtrip
 from roundtrip.adapters.finding import attached
-from roundtrip.install import install
+from roundtrip.install import install, signal
 
 __all__ = ["class_named"]
 
@@ -62,6 +62,6 @@ def _like_server(base: Any, attach: Callable[..., None], registering: Callable[[
             return self.internals.identity()
 
         async def signal(self, call_id: str, name: str, payload: Any = None) -> bool:
-            return await self.internals.signal(call_id, name, payload)
+            return await signal(self, call_id, name, payload)
 
     return Installed
