@@ -91,7 +91,7 @@ def go_on(folder: Path) -> None:
 async def test_worker_serves_tasks_of_a_server(
     name: str, kind: type[DocketWorker], tmp_path: Path, store: RedisServer
 ) -> None:
-    async with serving(tmp_path, store, **{CLASS: name}) as peer:
+    async with serving(tmp_path, store, works=False, **{CLASS: name}) as peer:
         task = (await peer.call("build", secret="this"))["taskId"]
         await anyio.sleep(0.3)
         assert effects(tmp_path) == []
