@@ -16,7 +16,7 @@ import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp.server.context import ServerRequestContext
@@ -206,7 +206,10 @@ class FastMcpFunction(AskingFunction):
                 raised.append(error)
                 raise
 
-        name = str((record.context.params or {}).get("name", self.name))
+        params = record.context.params or {}
+        name, stored_arguments = serving.called or (str(params.get("name", self.name)), params.get("arguments"))
+        # Later legs have no middleware, so they need the arguments that this leg's middleware passed on.
+        record.context = replace(record.context, params={**params, "name": name, "arguments": stored_arguments})
         try:
             if self.hands_over:
                 # A mounted server's tool may have been registered while the server is running.
@@ -486,6 +489,21 @@ class FastMcpTools(ToolHost):
     @override
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
         return await self._installation.host.get_tool(name, _version_spec(version)) is not None
+
+    @override
+    def begin_storing(self) -> None:
+        """Note the name and the arguments with which FastMCP's middleware passes a client's call on."""
+        mcp, installation = self._installation.host, self._installation
+        call = mcp.call_tool
+
+        @functools.wraps(call)
+        async def call_tool(name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
+            serving = serving_now() if options.get("run_middleware") is False else None
+            if serving is not None and serving.installation is installation and serving.called is None:
+                serving.called = name, arguments or {}
+            return await call(name, arguments, **options)
+
+        setattr(mcp, "call_tool", call_tool)  # noqa: B010 - type checkers reject assigning a method
 
     @override
     async def serve_stored(

@@ -74,6 +74,8 @@ class InstalledServing:
     """The request's context, whose `requestState` contains only the author's part."""
     failure: MCPError | None = None
     """The protocol error to send to the client instead of the host's result."""
+    called: tuple[str, dict[str, Any]] | None = None
+    """The tool name and the arguments after the host's middleware, if the host reports them."""
     handle: dict[str, Any] | None = None
     """The task handle to send to the client instead of the host's placeholder; see `hold_place`."""
 

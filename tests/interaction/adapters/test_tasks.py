@@ -374,6 +374,34 @@ async def test_middleware_gets_no_result_that_it_could_cache() -> None:
     assert {type(result).__name__ for result in seen.results} == {"InputRequiredToolResult"}
 
 
+class Pinning(Middleware):
+    """Middleware that decides an argument."""
+
+    async def on_call_tool(self, context: Any, call_next: Any) -> Any:
+        if context.message.name != "order":
+            return await call_next(context)
+        arguments = {**context.message.arguments, "title": "pinned"}
+        return await call_next(context.copy(message=context.message.model_copy(update={"arguments": arguments})))
+
+
+@pytest.mark.parametrize("declares", [True, False], ids=["task", "page"])
+async def test_later_legs_get_the_arguments_of_middleware(declares: bool) -> None:
+    mcp, tool = made(**paged())
+    tool(order)
+    mcp.add_middleware(Pinning())
+    async with peers(mcp) as (found,):
+        peer = Peer(found.http, found.url, headers={"x-user": "ann"}, declares=declares, elicitation={})
+        if declares:
+            peer = Peer(found.http, found.url)
+            assert await ordered(peer, title="sent") == {"title": "pinned", "copies": 2}
+            return
+        link = CallToolResult.model_validate(await peer.call("order", title="sent"))
+        browser = Browser(peer.url.removesuffix("/mcp"), "ann")
+        assert await browser.answer_all(link_in(link), {"How many": "2"}) == "Done"
+        result = await peer.call("continue_call", handle=handle_in(link))
+    assert result["structuredContent"] == {"title": "pinned", "copies": 2}
+
+
 @each_class
 @pytest.mark.parametrize("seconds", [20, 0.05])
 async def test_call_becomes_a_task_after_some_time(kind: str, seconds: float) -> None:
