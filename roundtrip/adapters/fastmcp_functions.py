@@ -6,7 +6,8 @@ parameters that roundtrip fills. Each run of the plain function serves one leg o
 The first leg of a stored call is the client's request. A later leg starts when a user answers on a page, or when a
 group decides. That leg runs through FastMCP's `call_tool`, so transforms, mounts and dependencies work as in the first
 leg. FastMCP's middleware does not see a later leg, because no client has sent a request for it. If a tool has `auth=`,
-or has parameters that FastMCP fills, it may need a client's request. Its later legs then wait for such a request.
+or has parameters that FastMCP fills, it may need a client's request. Its later legs then wait for such a request. A
+task's legs never wait: FastMCP authorizes the requests that begin the task, and fills parameters without a request.
 """
 
 from __future__ import annotations
