@@ -28,6 +28,7 @@ from mcp.server.mcpserver.exceptions import ToolError as SdkToolError
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
+from pydantic_core import to_jsonable_python
 from typing_extensions import override
 
 from roundtrip.adapters import fastmcp_names
@@ -501,7 +502,7 @@ class FastMcpTools(ToolHost):
         async def call_tool(name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
             serving = serving_now() if options.get("run_middleware") is False else None
             if serving is not None and serving.installation is installation and serving.called is None:
-                serving.called = name, arguments or {}
+                serving.called = name, to_jsonable_python(arguments or {})
             return await call(name, arguments, **options)
 
         setattr(mcp, "call_tool", call_tool)  # noqa: B010 - type checkers reject assigning a method

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -374,13 +375,17 @@ async def test_middleware_gets_no_result_that_it_could_cache() -> None:
     assert {type(result).__name__ for result in seen.results} == {"InputRequiredToolResult"}
 
 
+class Pinned(Enum):
+    TITLE = "pinned"
+
+
 class Pinning(Middleware):
     """Middleware that decides an argument."""
 
     async def on_call_tool(self, context: Any, call_next: Any) -> Any:
         if context.message.name != "order":
             return await call_next(context)
-        arguments = {**context.message.arguments, "title": "pinned"}
+        arguments = {**context.message.arguments, "title": Pinned.TITLE}
         return await call_next(context.copy(message=context.message.model_copy(update={"arguments": arguments})))
 
 
