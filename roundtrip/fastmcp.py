@@ -28,12 +28,15 @@ from typing_extensions import Unpack
 from roundtrip.adapters import fastmcp_names as names
 from roundtrip.adapters.fastmcp_functions import (
     ERRORS,
+    FastMcpTools,
+    checked_before_task,
     function_for_fastmcp,
     function_of_plain,
     install_stored_fastmcp_calls,
     own_function,
     without_own_answers,
 )
+from roundtrip.adapters.finding import signal
 from roundtrip.adapters.installation import (
     Installation,
     InstallOptions,
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
 else:
     load_on_use(globals(), "roundtrip.adapters.fastmcp_consent")
 
-__all__ = ["install"]
+__all__ = ["install", "signal"]
 
 _logger = logging.getLogger(__name__)
 
@@ -66,7 +69,6 @@ _METADATA_CLASSES: Final[dict[Kind, type[Any]]] = {
     "resource": names.ResourceMeta,
 }
 
-_MOVE_ADVICE: Final = "move the tool to a roundtrip.Server (docs/docket.md: Moving from FastMCP's task=True)"
 _UNSUPPORTED_OPTIONS: Final = (
     (
         ("name", "title", "description", "annotations", "icons", "meta", "tags", "version", "output_schema"),
@@ -75,10 +77,6 @@ _UNSUPPORTED_OPTIONS: Final = (
     (("structured_output",), "belongs to FastMCP; write @mcp.tool(output_schema=None) for unstructured results"),
     (("input_schema",), "does not work with FastMCP, whose schema comes from the parameters; annotate them"),
     (("enabled",), "belongs to FastMCP; use its visibility (mcp.disable) or auth=, which decide for each request"),
-    (
-        ("task", "task_ttl"),
-        f"needs roundtrip.Server, because FastMCP has its own task store; remove it, or {_MOVE_ADVICE}",
-    ),
 )
 _TOOL_ONLY: Final = tuple(name for name in ToolSpec.__annotations__ if name not in ("dependencies", "inline"))
 _MARKERS: Final = (SdkResolve, Dependency)
@@ -99,8 +97,8 @@ def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
         mcp: The server.
         **options: Options that `roundtrip.Server` has under the same names: keys, ttl, max_age, encrypt, principal,
             audience, seal_keys, build, trace, ledger, pages, channels, approvals, no_empty_rounds, max_token_bytes,
-            max_journal_bytes, consent and system. With consent=, trust_hints=True believes the hints of tools from
-            other servers, such as proxied tools.
+            max_journal_bytes, system, run_tasks, task_engine and consent. With consent=, trust_hints=True believes the
+            hints of tools from other servers, such as proxied tools.
 
     Raises:
         TypeError: `mcp` is not a FastMCP server, or an option does not exist.
@@ -133,6 +131,7 @@ def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
         mounted=lambda: _mounted_on(mcp),
         shown=without_own_answers,
     )
+    installation.tool_host = FastMcpTools(installation)
     function_of = own_function
     if installation.consent is not None:
         function_of = fastmcp_consent.ConsentingServer(installation, installation.consent).function_of
@@ -145,9 +144,9 @@ def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
 
 def _mounted_on(mcp: names.FastMCP[Any]) -> Iterator[Installation[Any]]:
     for provider in mcp.providers:
-        mounted = names.mounted_by(provider)
-        if mounted is not None and (found := installation_in(names.low_level_of(mounted))) is not None:
-            yield found
+        if (mounted := names.mounted_by(provider)) is not None:
+            found = installation_in(names.low_level_of(mounted))
+            yield from _mounted_on(mounted) if found is None else [found]
 
 
 def _watch_providers(mcp: names.FastMCP[Any], installation: Installation[Any]) -> None:
@@ -198,8 +197,9 @@ def _register(kind: Kind, fn: Callable[..., Any], add: Callable[[Any], Any], ins
     reject_options(spec, _UNSUPPORTED_OPTIONS, owner=owner)
     if getattr(meta, "task", None):
         raise InvalidSignature(
-            f"{owner} asks, but FastMCP's task=True runs it in a worker, which has no client to ask; remove task=True, "
-            f"or {_MOVE_ADVICE}"
+            f"{owner} uses roundtrip, but FastMCP's task=True runs it in a worker, which has no client to ask; write "
+            "@mcp.tool(task=False) with @roundtrip.tool(task=True) below it "
+            "(docs/docket.md: Moving from FastMCP's task=True)"
         )
     version = getattr(meta, "version", None)
     function, plain = function_for_fastmcp(
@@ -216,6 +216,8 @@ def _register(kind: Kind, fn: Callable[..., Any], add: Callable[[Any], Any], ins
     added = add(plain)
     if isinstance(added, names.Tool):
         function.tool = added
+        if function.hands_over and added.auth is not None:
+            added.auth = checked_before_task(added.auth)
     installation.adopt(function)
     return added
 

@@ -21,12 +21,12 @@ from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
 from typing_extensions import Unpack
 
-from roundtrip.adapters.finding import is_fastmcp, low_level
+from roundtrip.adapters.finding import is_fastmcp, low_level, signal
 from roundtrip.adapters.installation import InstallOptions
 from roundtrip.adapters.sdk_classes import BoundTools, install_in_low_level, install_in_mcpserver
 from roundtrip.server.server import Server
 
-__all__ = ["bind", "install"]
+__all__ = ["bind", "install", "signal"]
 
 
 def install(server: MCPServer[Any] | LowLevelServer[Any], **options: Unpack[InstallOptions]) -> None:
@@ -38,8 +38,9 @@ def install(server: MCPServer[Any] | LowLevelServer[Any], **options: Unpack[Inst
     Args:
         server: An `MCPServer`, or a low-level `Server` whose handlers come from `bind`.
         **options: Options of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
-            request_state_security, seal_keys, build, trace, ledger, no_empty_rounds, max_token_bytes, max_journal_bytes
-            and system. An `MCPServer` also takes pages, channels and approvals.
+            request_state_security, seal_keys, build, trace, ledger, no_empty_rounds, max_token_bytes,
+            max_journal_bytes, system, run_tasks and task_engine. An `MCPServer` also takes pages, channels and
+            approvals.
 
     Raises:
         TypeError: The server has another class, or an option does not exist.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Iterator, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mcp_types import InputRequiredResult
@@ -143,12 +143,9 @@ class ConsentingServer:
         if self.reason(tool, below) is None and not self._has_asked(tool, below):
             run.passes_on = _passes_calls_on(below)
             return tool
-        asking = self.function_for(tool, below)
-        if isinstance(asking, _PlainToolFunction) and self._installation is _outer_installation():
-            asking.run_name = run.name
         serving = serving_now()
         accepted = serving.accepted if serving is not None else set[str]()
-        return _ConsentingTool.of(tool, asking, run, accepted)
+        return _ConsentingTool.of(tool, self.function_for(tool, below), run, accepted)
 
     def _has_asked(self, tool: names.Tool, below: names.Tool | None) -> bool:
         """Return True if an earlier leg of the client's call has asked for consent, perhaps on another build."""
@@ -248,8 +245,6 @@ class _PlainToolFunction(FastMcpFunction):
     """Function that runs a tool, which itself uses nothing of roundtrip."""
 
     tool_to_run: names.Tool
-    run_name: str | None = None
-    """The name by which the server that clients connect to has found the tool; None on a mounted server."""
     raised: Exception | None = None
     """The tool's own exception."""
 
@@ -271,11 +266,6 @@ class _PlainToolFunction(FastMcpFunction):
 
     @override
     async def serve(self, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
-        record = asking_request()
-        if self.run_name is not None and record is not None and not is_in_stored_leg():
-            # If the call is stored, its later legs run without FastMCP's middleware, which may have changed the call.
-            params = {**(record.context.params or {}), "name": self.run_name, "arguments": arguments}
-            record.context = replace(record.context, params=params)
         try:
             return await super().serve(arguments, injected)
         except Exception:
@@ -333,12 +323,6 @@ class _ConsentingTool(names.Tool):
         if isinstance(value, InputRequiredResult):
             return names.InputRequiredToolResult(value)
         return value if isinstance(value, names.ToolResult) else self.convert_result(value)
-
-
-def _outer_installation() -> Installation[Any] | None:
-    """Return the installation on the server that received the client's request."""
-    serving = serving_now()
-    return serving.installation if serving is not None else None
 
 
 def _passes_calls_on(below: names.Tool | None) -> bool:

@@ -6,14 +6,16 @@ parameters that roundtrip fills. Each run of the plain function serves one leg o
 The first leg of a stored call is the client's request. A later leg starts when a user answers on a page, or when a
 group decides. That leg runs through FastMCP's `call_tool`, so transforms, mounts and dependencies work as in the first
 leg. FastMCP's middleware does not see a later leg, because no client has sent a request for it. If a tool has `auth=`,
-or has parameters that FastMCP fills, it may need a client's request. Its later legs then wait for such a request.
+or has parameters that FastMCP fills, it may need a client's request. Its later legs then wait for such a request. A
+task's legs never wait: FastMCP authorizes the requests that begin the task, and fills parameters without a request.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -26,6 +28,7 @@ from mcp.server.mcpserver.exceptions import ToolError as SdkToolError
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
+from pydantic_core import to_jsonable_python
 from typing_extensions import override
 
 from roundtrip.adapters import fastmcp_names
@@ -83,6 +86,12 @@ class _HostedLeg:
     """The leg's end, which FastMCP's result cannot always express."""
     failure: MCPError | None = None
     """The protocol error that the function raised."""
+
+    @property
+    def lacks_request(self) -> bool:
+        """Return True until the leg's function begins, if no client's request started the leg."""
+        stored = self.incoming.record.stored if self.incoming.record is not None else None
+        return not self.is_taken and stored is not None and stored.request is None
 
 
 _STORED_LEG: Final[ContextVar[_HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
@@ -210,7 +219,8 @@ class FastMcpFunction(AskingFunction):
         desk, legs, record = serving.installation.desk, serving.installation.legs, incoming.record
         # If a prompt or another function calls this tool, that is not the client's call.
         is_for_tool = record is not None and record.context.method == "tools/call" and self.kind == "tool"
-        if record is None or not desk.features or not is_for_tool or not self.is_asked_for(incoming):
+        is_at_desk = is_for_tool and (bool(desk.features) or self.hands_over)
+        if record is None or not is_at_desk or not self.is_asked_for(incoming):
             return result_of(await legs.run(self, arguments, incoming))
         raised: list[MCPError] = []
 
@@ -221,8 +231,14 @@ class FastMcpFunction(AskingFunction):
                 raised.append(error)
                 raise
 
-        name = str((record.context.params or {}).get("name", self.name))
+        params = record.context.params or {}
+        name, stored_arguments = serving.called or (str(params.get("name", self.name)), params.get("arguments"))
+        # Later legs have no middleware, so they need the arguments that this leg's middleware passed on.
+        record.context = replace(record.context, params={**params, "name": name, "arguments": stored_arguments})
         try:
+            if self.hands_over:
+                # A mounted server's tool may have been registered while the server is running.
+                serving.installation.serve_tasks()
             end = await desk.serve(ClientCall(name, record, lambda: self), run)
         except MCPError as error:
             if error in raised:
@@ -230,7 +246,11 @@ class FastMcpFunction(AskingFunction):
             # A feature raised this error. FastMCP would turn it into a result.
             serving.failure = error
             return text_result(error.error.message, is_error=True)
-        return result_of_reply(end) if isinstance(end, dict) else result_of(end)
+        if not isinstance(end, dict):
+            return result_of(end)
+        if end.get("resultType") == "task":
+            return serving.hold_place({**end, "_meta": serving.installation.tool_host.stamp()})
+        return result_of_reply(end)
 
     async def _serve_stored(self, leg: _HostedLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
         """Serve a stored call's leg."""
@@ -300,10 +320,18 @@ def function_for_fastmcp(
             f"{kind} {name!r} is a generator, which cannot ask; collect the values that it yields, and return a list"
         )
     hints = hints_of(fn)
-    injected = fastmcp_names.injected_parameters(fn, hints)
+    # FastMCP would fill Docket's dependencies only in the workers of FastMCP's own tasks.
+    foreign: Mapping[str, Any] = defaults.filled(fn) if kind == "tool" else {}
+    injected = tuple(each for each in fastmcp_names.injected_parameters(fn, hints) if each not in foreign)
     dependencies = dependencies_of(spec.get("dependencies"), tool=name)
     signature = read_signature(
-        fn, kind=kind, name=name, dependencies=dependencies, injected=injected, reject=defaults.reject
+        fn,
+        kind=kind,
+        name=name,
+        dependencies=dependencies,
+        injected=(*injected, *foreign),
+        foreign=foreign,
+        reject=defaults.reject,
     )
     not_clients = {*signature.hidden, *injected}
     clients = {each: each for each in inspect.signature(fn).parameters if each not in not_clients}
@@ -340,6 +368,25 @@ def function_for_fastmcp(
         wrapper.__annotations__["return"] = returns
         shown.__signature__ = inspect.signature(wrapper).replace(return_annotation=returns)
     return function, wrapper
+
+
+def checked_before_task(checks: Any) -> list[Any]:
+    """Return a task tool's authorization checks, in a form that does not apply to legs without a request.
+
+    FastMCP checks the requests that begin the task. A worker's leg has no access token to check.
+    """
+
+    def checked_with_request(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(check, updated=())
+        def checked(context: Any) -> Any:
+            leg = _STORED_LEG.get()
+            return True if leg is not None and leg.lacks_request else check(context)
+
+        return checked
+
+    return [
+        checked_with_request(check) for check in cast("list[Any]", checks if isinstance(checks, list) else [checks])
+    ]
 
 
 def _to_protocol_types(value: Any) -> Any:
@@ -423,7 +470,7 @@ def install_stored_fastmcp_calls(
 
     installation.custom_route, installation.add_tool = mcp.custom_route, add_tool
     stored = installation.stored_calls = install_stored_calls(
-        FastMcpTools(installation), installation.storage, options, has_auth=mcp.auth is not None
+        installation.tool_host, installation.storage, options, has_auth=mcp.auth is not None
     )
     if stored is not None:
         mcp.add_transform(_ClientListing(installation, stored, function_of))
@@ -490,14 +537,30 @@ class FastMcpTools(ToolHost):
         own = [each for each in mcp.transforms if not isinstance(each, _ClientListing)]
         if own or any(not isinstance(each, fastmcp_names.LocalProvider) or each.transforms for each in mcp.providers):
             return True
-        with suppress(fastmcp_names.NotFoundError):
-            self.find(name, version)
-            return True
-        return False
+        local = (each for provider in fastmcp_names.providers_of(mcp) for each in fastmcp_names.components_of(provider))
+        return any(
+            isinstance(each, fastmcp_names.Tool) and each.name == name and version in (None, each.version)
+            for each in local
+        )
 
     @override
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
         return await self._installation.host.get_tool(name, _version_spec(version)) is not None
+
+    @override
+    def begin_storing(self) -> None:
+        """Note the name and the arguments with which FastMCP's middleware passes a client's call on."""
+        mcp, installation = self._installation.host, self._installation
+        call = mcp.call_tool
+
+        @functools.wraps(call)
+        async def call_tool(name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
+            serving = serving_now() if options.get("run_middleware") is False else None
+            if serving is not None and serving.installation is installation and serving.called is None:
+                serving.called = name, to_jsonable_python(arguments or {})
+            return await call(name, arguments, **options)
+
+        setattr(mcp, "call_tool", call_tool)  # noqa: B010 - type checkers reject assigning a method
 
     @override
     async def serve_stored(

@@ -95,6 +95,30 @@ def attached(server: object) -> Attached | None:
     return installation_in(low_level(server)) if is_server(server) else None
 
 
+async def signal(server: object, call_id: str, name: str, payload: Any = None) -> bool:
+    """Send a signal to a call's task; see `roundtrip.Server.signal`.
+
+    Args:
+        server: The server, on which roundtrip is installed.
+        call_id: The call's id, from `ctx.call.id` or a ticket.
+        name: The signal's name.
+        payload: A JSON value.
+
+    Returns:
+        False if the call has no task, or the store no longer has the task.
+
+    Raises:
+        TypeError: roundtrip is not installed on the server.
+        LedgerDown: The task store is unavailable.
+        ValueError: The payload is not JSON.
+        RuntimeError: The server has no tool that runs as a task.
+    """
+    parts = attached(server)
+    if parts is None:
+        raise TypeError(f"signal() must be given a server with roundtrip, got {type(server).__name__}; call install()")
+    return await parts.signal(call_id, name, payload)
+
+
 def _manager(server: MCPServer[Any], kind: type[ManagerT]) -> ManagerT:
     return getattr(server, part_name(kind))
 

@@ -8,10 +8,10 @@ and only the outermost server has a client.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
 
 from mcp.server import MCPServer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -20,6 +20,7 @@ from mcp.server.request_state import RequestStateSecurity
 from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
 from mcp.shared.uri_template import UriTemplate
+from mcp_types import InputRequiredResult
 from starlette.routing import BaseRoute
 from typing_extensions import override
 
@@ -41,10 +42,13 @@ from roundtrip.tools.registered import ToolDefaults
 
 if TYPE_CHECKING:
     from roundtrip.server import probe
-    from roundtrip.stored.desk import PageHandler
+    from roundtrip.stored.desk import PageHandler, ToolHost
+    from roundtrip.stored.service import CallService
+    from roundtrip.stored.worker import DistributedEngine
+    from roundtrip.tasks import extension
     from roundtrip.tools import consent_rules
 else:
-    load_on_use(globals(), "roundtrip.server.probe", "roundtrip.tools.consent_rules")
+    load_on_use(globals(), "roundtrip.server.probe", "roundtrip.tasks.extension", "roundtrip.tools.consent_rules")
 
 HostT = TypeVar("HostT")
 
@@ -56,6 +60,10 @@ class InstallOptions(PartsOptions, StoringOptions, ConsentOptions, total=False):
     """The SDK's policy, which replaces `keys`. A FastMCP server takes the policy in its own constructor."""
     build: str | None
     """A name for this build of the application. The default is a digest of the tools' source."""
+    run_tasks: bool | Literal["own"] | None
+    """False if other processes run the stored calls; "own" if this process runs only its own clients' calls."""
+    task_engine: DistributedEngine | None
+    """`DocketEngine(...)`: delivers tasks to workers. By default, workers look for due tasks in the ledger."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,10 +77,28 @@ class InstalledServing:
     """The protocol error to send to the client instead of the host's result."""
     accepted: set[str] = field(default_factory=set[str])
     """The tools and arguments to which the user has consented. The host's middleware may repeat a call."""
+    called: tuple[str, dict[str, Any]] | None = None
+    """The tool name and the arguments after the host's middleware, if the host reports them."""
+    handle: dict[str, Any] | None = None
+    """The task handle to send to the client instead of the host's placeholder; see `hold_place`."""
 
+    def hold_place(self, handle: dict[str, Any]) -> InputRequiredResult:
+        """Keep a task handle, and return the result that stands for the handle in the host's middleware.
 
-_WORKER_OPTIONS: Final = ("run_tasks", "task_engine")
-"""Options that `roundtrip.Server` has for `roundtrip worker`, which supports no other server class."""
+        A host has no result for a task. Middleware passes an unfinished result on, and does not cache it.
+        """
+        self.handle = handle
+        return InputRequiredResult(request_state=handle["taskId"])
+
+    def replaced(self, result: HandlerResult) -> HandlerResult:
+        """Return the task handle if the result is its placeholder, else the result."""
+        if self.handle is None:
+            return result
+        state: Any = (
+            result.get("requestState") if isinstance(result, Mapping) else getattr(result, "request_state", None)
+        )
+        return self.handle if state == self.handle["taskId"] else result
+
 
 _SERVING: Final[ContextVar[InstalledServing | None]] = ContextVar("roundtrip_serving", default=None)
 
@@ -103,6 +129,8 @@ class Installation(Attached, Generic[HostT]):
     """Adds an HTTP page, on servers that store calls."""
     add_tool: Callable[..., None]
     """Registers an asking tool, on servers that store calls."""
+    tool_host: ToolHost
+    """The server's tools, for features that store calls."""
 
     def __init__(
         self,
@@ -127,7 +155,8 @@ class Installation(Attached, Generic[HostT]):
         for_parts: dict[str, Any] = {name: options[name] for name in options.keys() & PartsOptions.__annotations__}
         given = options.get("request_state_security") or given
         super().__init__(parts_of(low_level.name, given=given, bus=bus, **for_parts), routes)
-        self.storage.runs_tasks = runs_tasks(None, environment=os.environ)
+        self.storage.engine = options.get("task_engine")
+        self.storage.runs_tasks = runs_tasks(options.get("run_tasks"), environment=os.environ)
         consents = not ConsentOptions.__annotations__.keys().isdisjoint(options)
         self.consent = (
             consent_rules.ConsentPolicy.of(options.get("consent"), trust_hints=options.get("trust_hints", False))
@@ -141,6 +170,7 @@ class Installation(Attached, Generic[HostT]):
         self.attach(low_level, host=context_server, subject_of=self._subject_of)
         place = next(i for i, entry in enumerate(low_level.middleware) if isinstance(entry, RequestBoundary))
         low_level.middleware.insert(place + 1, self)
+        self.legs.workers.append(self)
 
     async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
         """Serve one message as an SDK middleware. Record this installation for the message; if there is a protocol
@@ -151,7 +181,29 @@ class Installation(Attached, Generic[HostT]):
             result = await call_next(self._shown(ctx))
         if serving.failure is not None:
             raise serving.failure
-        return result
+        return serving.replaced(result)
+
+    def start(self) -> None:
+        """Implement `LifespanWorker.start`. Tools may have been added to mounted servers."""
+        if any(function.hands_over for function in self._all_functions()):
+            self.serve_tasks()
+
+    async def stop(self) -> None:
+        """Implement `LifespanWorker.stop`."""
+
+    def serve_tasks(self) -> None:
+        """Serve the Tasks extension. Mounted servers' tools need it on the server that clients connect to.
+
+        Raises:
+            InvalidSignature: The ledger cannot store calls.
+        """
+        extension.serve_extension(self.tool_host, self.storage.require(self.tool_host))
+
+    @property
+    @override
+    def call_service(self) -> CallService | None:
+        self.start()
+        return self.storage.tasks
 
     @override
     def _identity(self) -> probe.Identity:
@@ -160,7 +212,7 @@ class Installation(Attached, Generic[HostT]):
             f"{function.kind} {function.name}@{function.version or ''}\n{function.build}" for function in functions
         )
         once = any(function.policy(OncePolicy) is not None for function in functions)
-        stores = self.storage.tasks is not None
+        stores = self.call_service is not None
         return probe.identity_of(
             self.name, parts=self.parts, tools=descriptions, exactly_once=once, stores_calls=stores
         )
@@ -180,6 +232,8 @@ class Installation(Attached, Generic[HostT]):
         """
         self.prepare(function)
         self.functions[function.kind, function.name, function.version] = function
+        if function.hands_over:
+            self.serve_tasks()
 
     def prepare(self, function: AskingFunction) -> None:
         """Prepare this server for a function without registering it.
@@ -220,11 +274,6 @@ def _check_names(options: InstallOptions) -> None:
         TypeError: An option does not exist.
     """
     for name in options.keys() - InstallOptions.__annotations__:
-        if name in _WORKER_OPTIONS:
-            raise TypeError(
-                f"install() must be called without {name}=, because every serving process also runs stored calls, and "
-                "`roundtrip worker` supports only roundtrip.Server"
-            )
         raise unknown_option("install() has", name, [*InstallOptions.__annotations__])
 
 

@@ -61,12 +61,9 @@ from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
     from roundtrip.adapters import sdk_consent
-    from roundtrip.tasks import extension
     from roundtrip.tools import consent_rules
 else:
-    load_on_use(
-        globals(), "roundtrip.adapters.sdk_consent", "roundtrip.tasks.extension", "roundtrip.tools.consent_rules"
-    )
+    load_on_use(globals(), "roundtrip.adapters.sdk_consent", "roundtrip.tools.consent_rules")
 
 logger = logging.getLogger("mcp.server.mcpserver.server")
 
@@ -98,6 +95,7 @@ class _AskingTools(ToolCalls):
             has_own_handler=lambda: False,
         )
         self.installation = installation
+        installation.tool_host = self
 
     def register(self, fn: Callable[..., Any], spec: ToolSpec = ToolSpec()) -> RegisteredTool:  # noqa: B008 - a value
         """Register a function as a tool.
@@ -110,8 +108,6 @@ class _AskingTools(ToolCalls):
     def adopt(self, tool: RegisteredTool) -> RegisteredTool:
         """Add a tool, and return it."""
         self.installation.adopt(tool.function)
-        if tool.function.hands_over:
-            extension.serve_extension(self, self.installation.storage.require(self))
         self.tools.add(tool)
         return tool
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from roundtrip.server import context, overrides, probe
     from roundtrip.server.context import Context
     from roundtrip.server.overrides import Overrides
+    from roundtrip.stored.service import CallService
     from roundtrip.trace.writing import unwritten
     from roundtrip.visibility.catalog import Catalog
 else:
@@ -161,6 +162,18 @@ class Attached(ABC):
         None if no asking item serves it.
         """
 
+    @property
+    def call_service(self) -> CallService | None:
+        """Return the service that stores calls, or None if no option or tool needs it."""
+        return self.storage.tasks
+
+    async def signal(self, call_id: str, name: str, payload: Any = None) -> bool:
+        """Send a signal to a call's task; see `Server.signal`."""
+        service = self.call_service
+        if service is None:
+            raise RuntimeError("signal(...) needs a tool that runs as a task (task=True)")
+        return await service.signal(call_id, name, payload)
+
     def identity(self) -> probe.Identity:
         """Return the facts that all instances of the service must share. Register all tools first."""
         identity = self._identity()
@@ -168,6 +181,14 @@ class Attached(ABC):
 
     @abstractmethod
     def _identity(self) -> probe.Identity: ...
+
+    def is_one_of(self, workers: int, *, group: str) -> None:  # noqa: B027 - only some servers have a probe
+        """Tell the server how many workers serve together.
+
+        Args:
+            workers: The number of workers, including this process.
+            group: A name that only these workers share.
+        """
 
     def own_lifespan(self) -> AbstractAsyncContextManager[Any]:
         """Return the server's lifespan, for use without a transport."""
@@ -244,13 +265,8 @@ class ServerInternals(Attached):
         self.masks_errors = masks_errors
         """True to hide the texts of uncaught exceptions from clients; None if the author did not choose."""
 
+    @override
     def is_one_of(self, workers: int, *, group: str) -> None:
-        """Tell the probe how many workers serve together.
-
-        Args:
-            workers: The number of workers, including this process.
-            group: A name that only these workers share.
-        """
         if self.doctor_probe is not None:
             self.doctor_probe.worker_group = (group, workers)
 

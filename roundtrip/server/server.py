@@ -437,10 +437,7 @@ class Server(PromptsAndResources[LifespanResultT]):
             ValueError: The payload is not JSON.
             RuntimeError: The server has no tool that runs as a task.
         """
-        tasks = self.internals.storage.tasks
-        if tasks is None:
-            raise RuntimeError("server.signal(...) needs a tool that runs as a task: @server.tool(task=True)")
-        return await tasks.signal(call_id, name, payload)
+        return await self.internals.signal(call_id, name, payload)
 
     def remove_tool(self, name: str, version: str | None = None) -> None:
         """Remove one version of a tool, or all versions if `version` is None.

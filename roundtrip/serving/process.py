@@ -29,6 +29,7 @@ from roundtrip.channels.access_log import hide_tickets
 from roundtrip.ledger.lease import bury, name_process
 from roundtrip.limited_logs import LimitedFilter
 from roundtrip.sdk import remove_log_handlers
+from roundtrip.server.attach import Attached
 from roundtrip.server.probe import Identity
 from roundtrip.server.server import Server
 from roundtrip.serving.application import ProcessState, application_of
@@ -79,7 +80,7 @@ _CLIENT_ERROR_LOGGERS: Final = (
 """Loggers that write a line or traceback for each malformed or aborted request, or when descriptors run out."""
 
 
-WorkerServerT = TypeVar("WorkerServerT", bound=Server[Any] | ForeignServer)
+WorkerServerT = TypeVar("WorkerServerT", bound=Server[Any] | ForeignServer | Attached)
 
 
 class Ended(Enum):

@@ -266,6 +266,11 @@ def split_id(task_id: str) -> tuple[str, str]:
     return call_id, secret
 
 
+def has_id_form(task_id: str) -> bool:
+    """Return True if a text has the form of a task id. Other libraries' task ids have other forms."""
+    return "." in task_id
+
+
 def is_call_id(text: str) -> bool:
     """Return True if a text has the form of a call id. Some stores cannot even look up other texts."""
     return _CALL_ID.fullmatch(text) is not None

@@ -135,6 +135,9 @@ class ToolHost(ABC):
             MCPError: The tool raised a protocol error.
         """
 
+    def begin_storing(self) -> None:  # noqa: B027 - most servers need no preparation
+        """Prepare to store calls. This is called once, before the first call is stored."""
+
     def stamp(self) -> dict[str, Any]:
         """Return the metadata that every result has."""
         return {SERVER_INFO_META_KEY: self.low_level.server_info_stamp}

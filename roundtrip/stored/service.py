@@ -153,9 +153,15 @@ class CallService:
         yield self._require_engine(most=concurrency)
 
     async def create(
-        self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], record: RequestRecord
+        self, function: AskingFunction, ctx: ServerRequestContext[Any, Any], record: RequestRecord, *, tool: str
     ) -> dict[str, Any]:
         """Turn a request's call into a task and return the task's handle. If the call needs no task, return its result.
+
+        Args:
+            function: The tool's function.
+            ctx: The request.
+            record: The request's record.
+            tool: The tool name that the client used.
 
         Raises:
             MCPError: The tool raised a protocol error, or the store cannot be used. In the second case, the client may
@@ -170,7 +176,7 @@ class CallService:
         content = self.content_of(function, ctx, journal)
         if self.prepare is not None:
             self.prepare(content, ctx)
-        entry = await self.entry_of(function, function.name, journal, content, ttl=max(mode.ttl, min_ttl))
+        entry = await self.entry_of(function, tool, journal, content, ttl=max(mode.ttl, min_ttl))
         try:
             end = await self._run_first(entry, content, journal, mode.after, is_repeatable=record.journal is not None)
             view = end if end is not None else await self.book.add(entry, content)

@@ -41,5 +41,6 @@ class Storage:
             call_book = book.CallBook(host.legs.parts, host.low_level.name, needed_by, self.features())
             created = service.CallService(host, call_book, engine=self.engine, runs=self.runs_tasks)
             self.tasks = created
+            host.begin_storing()
             host.legs.workers.append(created)
         return self.tasks

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import anyio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.session import ServerSession
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import decode_header_value
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
@@ -29,6 +30,7 @@ from mcp_types import (
     Notification,
     SubscriptionFilter,
     SubscriptionsAcknowledgedNotification,
+    SubscriptionsListenRequestParams,
 )
 from starlette.requests import Request
 
@@ -37,7 +39,7 @@ from roundtrip.ledger.contract import LedgerDown
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.revisions import is_retry_era
 from roundtrip.stored.book import CallBook, StoredView
-from roundtrip.stored.content import ContentUnreadable, split_id
+from roundtrip.stored.content import ContentUnreadable, has_id_form, split_id
 from roundtrip.threads.loops import is_on_asyncio
 from roundtrip.tools.failures import store_down
 from roundtrip.tools.promises import TaskMode
@@ -75,7 +77,11 @@ def serve_extension(host: ToolHost, service: CallService) -> None:
     host.desk.features.insert(0, _TaskCreation(service))
     # Insert the extension just before the innermost middleware, so that all the author's middleware runs first.
     position = entries.index(host) if host in entries else len(entries)
-    server.middleware.insert(position, TaskMethods(service.book, host.legs.parts, host.stamp))
+
+    def has_others(method: str) -> bool:
+        return server.get_request_handler(method) is not None
+
+    server.middleware.insert(position, TaskMethods(service.book, host.legs.parts, host.stamp, has_others))
 
 
 class _TaskCreation:
@@ -91,7 +97,7 @@ class _TaskCreation:
         record.may_become_task = is_retry and is_on_asyncio() and declares_tasks(record.context)
         end = await proceed()
         if isinstance(end, HandedOver):
-            return await self._service.create(call.find(), record.context, record)
+            return await self._service.create(call.find(), record.context, record, tool=call.name)
         return end
 
 
@@ -128,12 +134,21 @@ class TaskMethods:
         book: The server's tasks.
         parts: The server's keys. They are needed to identify the client.
         stamp: Returns the description of the server that is added to each result's metadata.
+        has_others: Returns True if the server also has a handler for a method, such as FastMCP's for FastMCP's tasks.
     """
 
-    def __init__(self, book: CallBook, parts: Parts, stamp: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        book: CallBook,
+        parts: Parts,
+        stamp: Callable[[], dict[str, Any]],
+        has_others: Callable[[str], bool],
+    ) -> None:
         self._book = book
         self._parts = parts
         self._stamp = stamp
+        self._has_others = has_others
+        self._streams = ListenHandler(InMemorySubscriptionBus())
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message. This method has the signature that the SDK's middleware needs."""
@@ -143,10 +158,12 @@ class TaskMethods:
             return await self._listen(ctx, call_next, ids)
         if ctx.method not in _METHODS:
             return await call_next(ctx)
-        if not declares_tasks(ctx):
-            raise extension_missing()
         params = ctx.params or {}
         task_id = params.get("taskId")
+        if isinstance(task_id, str) and not has_id_form(task_id) and self._has_others(ctx.method):
+            return await call_next(ctx)
+        if not declares_tasks(ctx):
+            raise extension_missing()
         if not isinstance(task_id, str):
             raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method} needs a taskId string")
         _check_name(ctx, task_id)
@@ -187,7 +204,11 @@ class TaskMethods:
             own = {split_id(task_id)[0]: task_id for task_id in ids if await self._find_own(ctx, task_id) is not None}
         except LedgerDown as error:
             raise _unreachable_error(error) from error
-        return await _serve_stream(self._book, ctx, call_next, own)
+        return await _serve_stream(self._book, ctx, call_next if self._has_others(_LISTEN) else self._serve_tasks, own)
+
+    async def _serve_tasks(self, ctx: ServerRequestContext[Any, Any]) -> HandlerResult:
+        """Serve a stream of tasks only, on a server that has no handler for streams."""
+        return await self._streams(ctx, SubscriptionsListenRequestParams(notifications=SubscriptionFilter()))
 
     async def _serve(self, method: str, view: StoredView, params: Mapping[str, Any]) -> dict[str, Any]:
         if method == "tasks/get":

@@ -78,7 +78,7 @@ def page_at(url: str, server: object) -> "QuestionPage | None":
     """Return the question page at a URL. Return None for any other URL, or if the server is in another process."""
     url_match = _PAGE_PATTERN.fullmatch(url)
     ours = attached(server)
-    if url_match is None or ours is None or ours.storage.tasks is None:
+    if url_match is None or ours is None or ours.call_service is None:
         return None
     call_id, _ = split_id(url_match[1])
     return QuestionPage(url, call_id, ours)
@@ -106,7 +106,7 @@ async def open_approvals(server: object, call_id: str) -> str:
 
 async def _view(server: object, call_id: str) -> StoredView | None:
     """Return a stored call; None if there is no such call, or if the server is in another process."""
-    service = ours.storage.tasks if (ours := attached(server)) is not None else None
+    service = ours.call_service if (ours := attached(server)) is not None else None
     return await service.book.view(call_id) if service is not None else None
 
 

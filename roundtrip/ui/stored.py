@@ -63,7 +63,7 @@ class OperatedCalls:
 
     def __init__(self, server: Attached | None, *, answers: bool) -> None:
         self._answers = answers
-        service = server.storage.tasks if server is not None else None
+        service = server.call_service if server is not None else None
         self.problem = ""
         """A sentence that says why no stored calls are shown; empty if they are shown."""
         if server is None:

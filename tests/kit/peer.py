@@ -8,7 +8,7 @@ from typing import Any, Final
 import anyio
 import httpx
 
-from roundtrip import Server
+from roundtrip.adapters.finding import is_fastmcp
 from tests.kit.hosts import WAIT, hosted
 from tests.kit.wire import headers_of, meta_of
 
@@ -134,14 +134,19 @@ class Stream:
         return task
 
 
+def app_of(server: Any) -> Any:
+    """Return the ASGI application of a server of any class."""
+    return server.http_app() if is_fastmcp(server) else server.streamable_http_app()
+
+
 @asynccontextmanager
-async def peers(*servers: Server[Any], declares: bool = True) -> AsyncGenerator[list[Peer]]:
+async def peers(*servers: Any, declares: bool = True) -> AsyncGenerator[list[Peer]]:
     """Serve each server over HTTP at its own address, and yield a client for each."""
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(httpx.AsyncClient(timeout=WAIT_SECONDS))
         found: list[Peer] = []
         for server in servers:
-            address = await stack.enter_async_context(hosted(server.streamable_http_app(), lifespan="on"))
+            address = await stack.enter_async_context(hosted(app_of(server), lifespan="on"))
             found.append(Peer(http, f"{address}/mcp", declares=declares))
         yield found
 

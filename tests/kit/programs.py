@@ -4,6 +4,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ def _has_postgres() -> bool:
 
 _PROGRAMS: Final[dict[str, Callable[[], Any]]] = {
     "chromium": find_chromium,
+    "fastmcp": lambda: find_spec("fastmcp"),
     "fish": lambda: _find("fish"),
     "nginx": lambda: _find("nginx"),
     "node": lambda: _find("node"),

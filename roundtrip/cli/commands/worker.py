@@ -7,7 +7,7 @@ from roundtrip.cli.parsing import OptionsAnywhere, add_settings, add_target
 
 _DESCRIPTION: Final = """\
 Run a server's tasks without serving requests. Workers and servers share a ledger and keys (ROUNDTRIP_KEYS,
-ROUNDTRIP_KEY_FILE; see `roundtrip keys`). Servers also run tasks, unless they have Server(run_tasks=False) or
+ROUNDTRIP_KEY_FILE; see `roundtrip keys`). Servers also run tasks, unless they have run_tasks=False or
 ROUNDTRIP_RUN_TASKS=0."""
 
 _EPILOG: Final = """\

@@ -92,7 +92,7 @@ def _with_stored_calls(arguments: Namespace, work: Callable[[_CallAccess, Namesp
             written.
     """
     server = load_attached(arguments.server)
-    service = server.storage.tasks
+    service = server.call_service
     if service is None:
         raise CommandFailed(
             "the server stores no calls: it has no tool with task=True, pages=, channels= or approvals="

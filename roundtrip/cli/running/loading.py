@@ -96,18 +96,8 @@ class _ServerKind:
     """Function that returns advice for a server of another kind, or an empty text."""
 
 
-def load_server(target: str) -> Server[Any]:
-    """Load the `roundtrip.Server` that a text names. If it names a function, call the function to make the server.
-
-    Raises:
-        CommandFailed: The module or server is missing or fails.
-    """
-    server_kind = _ServerKind("roundtrip.Server", lambda value: isinstance(value, Server), _hint_for_other_class)
-    return cast("Server[Any]", _load(target, server_kind).server)
-
-
 def load_served(target: str) -> Server[Any] | ForeignServer:
-    """Load a server of any kind for `roundtrip serve`. See `load_server`.
+    """Load a server of any kind for `roundtrip serve`; see `load_attached`.
 
     Raises:
         CommandFailed: The module or server is missing or fails.
@@ -116,7 +106,8 @@ def load_served(target: str) -> Server[Any] | ForeignServer:
 
 
 def load_attached(target: str) -> Attached:
-    """Load a server of any kind, and return its roundtrip integration. See `load_server`.
+    """Load the server that a text names, and return its roundtrip integration. If the text names a function, call the
+    function to make the server.
 
     Raises:
         CommandFailed: The module or server is missing or fails, or the server does not use roundtrip.
@@ -126,7 +117,7 @@ def load_attached(target: str) -> Attached:
 
 
 def load_any_server(target: str) -> Any:
-    """Load a roundtrip, SDK or FastMCP server. See `load_server`.
+    """Load a roundtrip, SDK or FastMCP server. See `load_attached`.
 
     Raises:
         CommandFailed: The module or server is missing or fails.
@@ -246,14 +237,6 @@ def _makes_server(value: object, module: ModuleType) -> bool:
         return False
     origin = getattr(returned, "__origin__", returned)
     return isinstance(origin, type) and issubclass(origin, server_classes())
-
-
-def _hint_for_other_class(found: object) -> str:
-    if attached(found) is not None:
-        return "; servers of other classes run their stored calls in the processes that serve them (roundtrip serve)"
-    if isinstance(found, MCPServer):
-        return "; import the class from roundtrip instead, the tools need no change"
-    return ""
 
 
 def _hint_for_unattached(found: object) -> str:

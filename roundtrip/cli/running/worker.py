@@ -7,13 +7,13 @@ import socket
 import sys
 from argparse import Namespace
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from roundtrip.cli.command import CommandFailed, report_errors
-from roundtrip.cli.running.loading import load_server
+from roundtrip.cli.running.loading import load_attached
 from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, require_fork, supervise
 from roundtrip.ledger.contract import Reach
-from roundtrip.server.server import Server
+from roundtrip.server.attach import Attached
 from roundtrip.serving.process import Ended, break_off_after, logger, set_up_logging, work
 from roundtrip.serving.settings import BadSettings, WorkerSettings, read_settings
 from roundtrip.serving.supervisor import Supervisor, WorkerPlan
@@ -44,15 +44,15 @@ def run(arguments: Namespace) -> int:
     return exit_code_of(asyncio.run(_run_tasks(server, settings, lambda: _announce(server.name, settings))))
 
 
-def _load(target: str) -> Server[Any]:
+def _load(target: str) -> Attached:
     """Load a server whose tasks can run in another process.
 
     Raises:
         CommandFailed: The server cannot be loaded, has no tasks, or keeps them in process memory.
     """
-    server = load_server(target)
-    if server.internals.storage.tasks is None:
-        raise CommandFailed("the server has no tool that runs as a task; declare one with @server.tool(task=True)")
+    server = load_attached(target)
+    if server.call_service is None:
+        raise CommandFailed("the server has no tool that runs as a task; declare one with task=True")
     if server.ledger.reach is Reach.PROCESS:
         raise CommandFailed(
             "the server must share its ledger with other processes, got a MemoryLedger; give the server a "
@@ -66,9 +66,9 @@ def _announce(name: str, settings: WorkerSettings) -> None:
     print(f"roundtrip: {printable(name)} runs its tasks in {processes}", file=sys.stderr, flush=True)
 
 
-async def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Callable[[], None]) -> Ended:
+async def _run_tasks(server: Attached, settings: WorkerSettings, on_ready: Callable[[], None]) -> Ended:
     """Run tasks until a signal arrives."""
-    service = server.internals.storage.tasks
+    service = server.call_service
     if service is None:
         return Ended.NOT_BEGUN
     stop, abort = asyncio.Event(), asyncio.Event()
@@ -85,7 +85,7 @@ async def _run_tasks(server: Server[Any], settings: WorkerSettings, on_ready: Ca
         with contextlib.suppress(NotImplementedError, ValueError):
             loop.add_signal_handler(number, on_signal, number)
     try:
-        async with server.internals.own_lifespan(), service.working(settings.concurrency) as engine:
+        async with server.own_lifespan(), service.working(settings.concurrency) as engine:
             on_ready()
             await stop.wait()
             break_off_after(settings.timeout_graceful_shutdown + _MARGIN_SECONDS, _CUT_OFF_MESSAGE)

@@ -81,7 +81,7 @@ class Rotate(_InstanceSwitch):
             old, new = (KEYS[(rotation + one) % len(KEYS)] for one in (0, 1))
             keys = ((old, new), (new, old), (new,))[phase]
             ours = attached(route.fleet.at)
-            if ours is not None and ours.storage.tasks is not None:
+            if ours is not None and ours.call_service is not None:
                 keys = tuple(reversed(KEYS[: rotation + 2]))
             await route.fleet.go_to(route.fleet.instances.make("other keys", keys=keys))
 

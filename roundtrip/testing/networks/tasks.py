@@ -199,7 +199,7 @@ def _install_faulty_store(route: Route, kind: type[Any]) -> Any:
     _require_task_era(route)
     instance = route.fleet.at
     ours = attached(instance)
-    service = ours.storage.tasks if ours is not None else None
+    service = ours.call_service if ours is not None else None
     if service is None:
         raise Inapplicable("the task store can fail only for roundtrip servers in this process")
     stores: dict[int, Any] = route.notes.setdefault("stores", {})

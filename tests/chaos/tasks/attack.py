@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import httpx
@@ -17,13 +17,13 @@ from roundtrip.stored.book import CallBook
 from tests.chaos.fleet.attack import Plan, Report, Turns
 from tests.chaos.fleet.processes import Instance, suspended, until
 from tests.chaos.tasks.client import POISON, Order, TaskClient, secrets_of
-from tests.chaos.tasks.places import Stored
+from tests.chaos.tasks.places import Place, Stored
 from tests.chaos.tasks.processes import WorkerProcess, Worksite
 from tests.chaos.tasks.shop import STEPS, Diary, Line, shop
 
-__all__ = ["attack_tasks"]
+__all__ = ["AT_ONCE", "TaskJudge", "attack_tasks"]
 
-_AT_ONCE: Final = 48
+AT_ONCE: Final = 48
 _DOWN: Final = 1.0
 _MISCHIEF: Final = 0.1
 _PATIENCE: Final = 300.0
@@ -76,7 +76,7 @@ async def attack_tasks(plan: Plan, site: Worksite) -> Report:
     await site.ready()
     began = time.monotonic()
     steps = _Steps(Diary(site.terms.diary))
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=_AT_ONCE)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=AT_ONCE)
     async with httpx.AsyncClient(timeout=30, limits=limits) as http:
         client = TaskClient(http, site.url, seed=plan.seed, mischief=_MISCHIEF)
         ended: list[Order] = []
@@ -84,7 +84,7 @@ async def attack_tasks(plan: Plan, site: Worksite) -> Report:
         async def play(number: int, later: anyio.abc.TaskGroup) -> None:
             ended.append(await client.play(number, later))
 
-        orders = Turns(plan, play, at_once=_AT_ONCE)
+        orders = Turns(plan, play, at_once=AT_ONCE)
         attack = _Attack(plan, site, steps, orders)
         try:
             async with anyio.create_task_group() as killing:
@@ -98,7 +98,7 @@ async def attack_tasks(plan: Plan, site: Worksite) -> Report:
     report.seconds = time.monotonic() - began
     report.wrong += await site.stop()
     steps.read()
-    judge = _Judge(report, service.book, steps.lines, attack.dead | attack.paused)
+    judge = TaskJudge(report, service.book, steps.lines, attack.dead | attack.paused)
     await judge.judge(ended, site)
     await server.ledger.aclose()
     return report
@@ -182,7 +182,16 @@ class _Attack:
         self._site.start(victim)
 
 
-class _Judge:
+class AnySite(Protocol):
+    """The store of an attack, and the log of its processes."""
+
+    @property
+    def place(self) -> Place: ...
+
+    def logged(self) -> str: ...
+
+
+class TaskJudge:
     """Comparison of clients, the diary of all runs, and the store."""
 
     def __init__(self, report: Report, book: CallBook, lines: Sequence[Line], lost: set[int]) -> None:
@@ -193,7 +202,7 @@ class _Judge:
         for line in lines:
             self._lines[line.number].append(line)
 
-    async def judge(self, orders: Sequence[Order], site: Worksite) -> None:
+    async def judge(self, orders: Sequence[Order], site: AnySite) -> None:
         """Judge all tasks, and what is left behind."""
         report = self._report
         entries = {entry.call_id: entry for entry in await _all(self._book.store)}

@@ -4,7 +4,7 @@ import logging
 import os
 import random
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
@@ -17,13 +17,13 @@ from roundtrip.ledger import PostgresLedger, RedisLedger, SqliteLedger, lease
 from tests.chaos.fleet.instance import listening
 from tests.kit.hosts import PatientServer
 
-__all__ = ["STEPS", "Diary", "Line", "Terms", "main", "shop", "worker"]
+__all__ = ["KEY", "STEPS", "TTL", "Diary", "Line", "Terms", "main", "order_of", "shop", "worker"]
 
 STEPS: Final = ("one", "two", "three", "four", "five")
-_KEY: Final = b"one key for all who share the tasks"
+KEY: Final = b"one key for all who share the tasks"
 _SLOWEST: Final = 0.2
 """Seconds that a step takes at most."""
-_TTL: Final = 3600.0
+TTL: Final = 3600.0
 _VARIABLES: Final = "CHAOS_TASKS_"
 
 
@@ -109,14 +109,19 @@ class Diary:
 
 def shop(terms: Terms) -> Server[Any]:
     """Return the server. Its instances leave tasks to workers."""
+    server = Server[Any]("shop", keys=[KEY], ledger=terms.ledger(), run_tasks=False)
+    server.tool(task="required", task_ttl=TTL)(order_of(terms))
+    return server
+
+
+def order_of(terms: Terms) -> Callable[..., Any]:
+    """Return the tool."""
     lease.LEASE_SECONDS = float(terms.lease)
     diary = Diary(terms.diary)
-    server = Server[Any]("shop", keys=[_KEY], ledger=terms.ledger(), run_tasks=False)
 
     async def who(number: int) -> Elicit[str]:
         return Elicit(f"Who orders no. {number}?", str)
 
-    @server.tool(task="required", task_ttl=_TTL)
     async def order(number: int, who: Annotated[str, Resolve(who)], ctx: Context) -> dict[str, Any]:
         receipts: dict[str, str] = {}
 
@@ -137,7 +142,7 @@ def shop(terms: Terms) -> Server[Any]:
         await step("five")
         return {"number": number, "who": who, "color": color, **answers, **receipts}
 
-    return server
+    return order
 
 
 def worker() -> Server[Any]:

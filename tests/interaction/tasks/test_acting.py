@@ -17,7 +17,7 @@ from tests.kit.peer import peers, text_of
 from tests.kit.shops import KEY
 from tests.kit.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_class")]
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.shops import KEY
 from tests.kit.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_class")]
 LONG = 60.0
 SHORT = 0.05
 

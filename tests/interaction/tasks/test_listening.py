@@ -13,7 +13,7 @@ from tests.kit.peer import Peer, peers, text_of
 from tests.kit.shops import KEY
 from tests.kit.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_class")]
 
 
 def shop(folder: Path | None = None, **options: Any) -> Server[Any]:
@@ -61,6 +61,7 @@ async def test_task_that_has_ended_before_is_sent_at_once() -> None:
     assert ended["result"]["structuredContent"] == {"here": None}
 
 
+@pytest.mark.parametrize("each_class", ["Server"], indirect=True)
 async def test_changes_of_lists_arrive_on_the_same_stream() -> None:
     server = shop()
 

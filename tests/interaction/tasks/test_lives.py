@@ -16,7 +16,7 @@ from tests.interaction.tasks.looks import Looks
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.shops import KEY
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_class")]
 
 
 def how_many() -> Elicit[int]:

@@ -10,7 +10,7 @@ from roundtrip import Context, Elicit, InvalidSignature, Resolve, Server, ToolEr
 from tests.kit.peer import EXTENSION, Peer, peers, text_of
 from tests.kit.shops import KEY
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_class")]
 
 
 def how_many() -> Elicit[int]:

@@ -14,7 +14,7 @@ from roundtrip.switches import RUN_TASKS_VARIABLE
 from tests.interaction.tasks.looks import Looks
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_class")]
 KEY = "7f" * 32
 
 

@@ -17,7 +17,7 @@ from tests.kit.peer import Peer, peers, text_of
 from tests.kit.stores import KINDS, AnyLedger, Servers, clock_ledger
 from tests.kit.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_class")]
 DAYS = timedelta(days=3)
 HOW = ("sleep", "signal", "answer")
 TASKS = 24

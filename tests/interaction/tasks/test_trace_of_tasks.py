@@ -30,7 +30,7 @@ from tests.kit.peer import WAIT_SECONDS, Peer, peers
 from tests.kit.shops import KEY
 from tests.kit.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_class")]
 
 
 def shop(transcript: Path) -> Server[Any]:

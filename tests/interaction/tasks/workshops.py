@@ -9,6 +9,7 @@ from roundtrip import Context, Server
 from roundtrip.ledger import RedisLedger, SqliteLedger, lease
 from tests.interaction.tasks.effects import FOLDER as FOLDER
 from tests.interaction.tasks.effects import folder, noted
+from tests.interaction.tasks.server_classes import class_named
 from tests.kit.stores import ledger_at
 
 LEASE: Final = "TASKS_LEASE"
@@ -17,9 +18,9 @@ REDIS: Final = "TASKS_REDIS"
 KEYS: Final = ["11" * 32, "22" * 32]
 
 
-def _server(ledger: Any, *, keys: list[str]) -> Server[Any]:
+def _server(ledger: Any, *, keys: list[str], kind: str = "Server") -> Server[Any]:
     lease.LEASE_SECONDS = float(os.environ.get(LEASE, "1"))
-    server = Server[Any]("workshop", keys=[bytes.fromhex(key) for key in keys], ledger=ledger)
+    server: Server[Any] = class_named(kind)("workshop", keys=[bytes.fromhex(key) for key in keys], ledger=ledger)
 
     @server.tool(task=True)
     async def build(secret: str, ctx: Context) -> str:
@@ -54,6 +55,14 @@ def _server(ledger: Any, *, keys: list[str]) -> Server[Any]:
 def shop() -> Server[Any]:
     """Return a server with both keys, the newer one first."""
     return _server(SqliteLedger(folder() / "tasks.db", durable=False), keys=KEYS)
+
+
+def fastmcp_shop() -> Any:
+    return _server(SqliteLedger(folder() / "tasks.db", durable=False), keys=KEYS, kind="FastMCP")
+
+
+def mcpserver_shop() -> Any:
+    return _server(SqliteLedger(folder() / "tasks.db", durable=False), keys=KEYS, kind="MCPServer")
 
 
 def old_shop() -> Server[Any]:

@@ -17,7 +17,7 @@ from pydantic import FileUrl
 
 from roundtrip import Server
 from roundtrip.cli import main
-from roundtrip.cli.running.loading import load_server
+from roundtrip.cli.running.loading import load_any_server
 from roundtrip.testing import ACCEPT, Era, User
 from tests.kit.players import call
 
@@ -124,7 +124,7 @@ class Recording:
         with self._monkeypatch.context() as patched:
             patched.setenv("ROUNDTRIP_TRACE", str(self.file))
             patched.setenv("ROUNDTRIP_TRACE_REVEAL", reveal)
-            return load_server(deploy(self.folder, "recorded", source))
+            return load_any_server(deploy(self.folder, "recorded", source))
 
     def call(
         self,

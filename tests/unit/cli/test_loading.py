@@ -8,12 +8,12 @@ import pytest
 from mcp.server import MCPServer
 
 from roundtrip.cli import main
-from roundtrip.cli.running.loading import load_any_server, load_attached, load_server, names_server
+from roundtrip.cli.running.loading import load_any_server, load_attached, names_server
 from tests.kit.tables import check_each
 from tests.unit.cli.targets import complaint, written
 
 SERVER: Final = "from roundtrip import Server\nserver = Server('cinema')\n"
-_LOADERS: Final = (load_server, load_attached, load_any_server)
+_LOADERS: Final = (load_attached, load_any_server)
 
 
 def test_only_server_of_a_file_needs_no_name(folder: Path) -> None:
@@ -56,16 +56,16 @@ def test_file_without_one_server_is_told_what_to_name(folder: Path) -> None:
 def test_misspelled_name_is_corrected(folder: Path) -> None:
     file = written(folder, SERVER + "def build(): return server\n" + MAKERS)
     for name, hint in {"sever": "did you mean 'server'?", "biuld": "did you mean 'build'?"}.items():
-        assert complaint(load_server, f"{file}:{name}") == f"{file!r} has no attribute {name!r}; {hint}"
-    assert complaint(load_server, f"{file}:xyz").endswith("; choose from server, make, plain")
-    assert complaint(load_server, "./target_shp.py") == "no file 'target_shp.py'; did you mean 'target_shop.py'?"
+        assert complaint(load_attached, f"{file}:{name}") == f"{file!r} has no attribute {name!r}; {hint}"
+    assert complaint(load_attached, f"{file}:xyz").endswith("; choose from server, make, plain")
+    assert complaint(load_attached, "./target_shp.py") == "no file 'target_shp.py'; did you mean 'target_shop.py'?"
 
 
 def test_server_of_the_sdk_loads_only_where_any_server_does(folder: Path) -> None:
     file = written(folder, "from mcp.server import MCPServer\nmcp = MCPServer('plain')\n")
     assert type(load_any_server(file)) is MCPServer
-    assert "has no roundtrip.Server: mcp is of type MCPServer; import the class from roundtrip" in complaint(
-        load_server, file
+    assert "has no server with roundtrip: mcp is of type MCPServer; import the class from roundtrip" in complaint(
+        load_attached, file
     )
 
 
@@ -81,9 +81,6 @@ def test_server_with_roundtrip_loads_where_it_need_not_be_ours(folder: Path, kin
     file = written(folder, _INSTALLED[kind] + "install(mcp)\ndef make():\n    return mcp\n") + suffix
     ours: Any = load_attached(file)
     assert (type(ours.host).__name__, ours.name) == (kind, "sdk")
-    said = complaint(load_server, file)
-    assert f"of type {kind}" in said
-    assert "servers of other classes run their stored calls in the processes that serve them" in said
     assert load_any_server(file).name == "sdk"
 
 
@@ -106,7 +103,7 @@ def test_server_with_roundtrip_is_chosen_beside_others(folder: Path) -> None:
 def test_failed_import_shows_the_frames_of_the_user_alone(folder: Path) -> None:
     written(folder, "import json\ndef read(text):\n    return json.loads(text)\n", "target_near.py")
     file = written(folder, "from target_near import read\nread('x')\n")
-    assert complaint(load_server, file) == (
+    assert complaint(load_attached, file) == (
         f"importing {file!r} failed: JSONDecodeError: Expecting value: line 1 column 1 (char 0)\n"
         f'  File "{file}", line 2, in <module>\n'
         "    read('x')\n"
@@ -118,7 +115,7 @@ def test_failed_import_shows_the_frames_of_the_user_alone(folder: Path) -> None:
 
 def test_mistaken_option_shows_no_frame_of_roundtrip(folder: Path) -> None:
     file = written(folder, "from roundtrip import Server\nserver = Server('cinema', keys=[])\n")
-    assert complaint(load_server, file) == (
+    assert complaint(load_attached, file) == (
         f"importing {file!r} failed: ValueError: keys= must list at least one key; if the "
         f'process may make its own key, leave out keys=\n  File "{file}", line 2, in <module>\n'
         "    server = Server('cinema', keys=[])\n             ^^^^^^^^^^^^^^^^^^^^^^^^^"
@@ -127,12 +124,12 @@ def test_mistaken_option_shows_no_frame_of_roundtrip(folder: Path) -> None:
 
 def test_failed_import_shows_its_cause_and_line_as_text(folder: Path) -> None:
     cause = "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ValueError('\\x1b[31mred') from error\n"
-    said = complaint(load_server, written(folder, cause))
+    said = complaint(load_attached, written(folder, cause))
     assert re.search(
         r"ValueError: \\x1b\[31mred\n.*line 4.*\n.*\ncaused by ZeroDivisionError: division by zero\n", said
     )
     assert "\x1b" not in said
-    said = complaint(load_server, written(folder, "seats = (\n"))
+    said = complaint(load_attached, written(folder, "seats = (\n"))
     assert said.startswith("importing 'target_shop.py' failed: SyntaxError: '(' was never closed")
     assert "line 1\n    seats = (\n" in said
 

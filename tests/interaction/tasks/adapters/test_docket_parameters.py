@@ -23,6 +23,8 @@ from tests.kit.waiting import WAIT, until
 
 pytestmark = pytest.mark.anyio
 
+on_each_class = pytest.mark.usefixtures("each_class")
+
 SEED = '''
 from datetime import timedelta
 from docket import Timeout
@@ -143,6 +145,7 @@ class Trials:
         return (await self.entry(task_id)).due - self.clock()
 
 
+@on_each_class
 async def test_failed_attempt_waits_without_a_worker_and_keeps_its_steps() -> None:
     trials = Trials(Retry(attempts=5, delay=timedelta(hours=2)))
     async with peers(trials.server) as (peer,):
@@ -210,6 +213,7 @@ async def test_every_failure_of_an_attempt_is_tried_again(kind: str) -> None:
         assert text_of(await peer.until(task)) == expected
 
 
+@on_each_class
 async def test_call_whose_first_attempt_fails_becomes_a_task() -> None:
     server = Server[Any]("shop", keys=[KEY])
 
@@ -224,6 +228,7 @@ async def test_call_whose_first_attempt_fails_becomes_a_task() -> None:
         assert text_of(await peer.until(handle["taskId"])) == "attempt 2"
 
 
+@on_each_class
 async def test_declined_question_is_not_tried_again() -> None:
     server = Server[Any]("shop", keys=[KEY])
     begun: list[int] = []
@@ -258,6 +263,7 @@ def counting() -> Server[Any]:
     return server
 
 
+@on_each_class
 @pytest.mark.parametrize(("silent", "message"), [(True, "counting"), (False, "counting (3 of 3)")])
 async def test_progress_becomes_the_status_message(silent: bool, message: str) -> None:
     async with peers(counting()) as (peer,):

@@ -10,9 +10,9 @@ from mcp_types import ElicitResult
 from pydantic import BaseModel
 
 from roundtrip import Context, Server
-from tests.kit.peer import WAIT_SECONDS
+from tests.kit.peer import WAIT_SECONDS, peers
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_class")]
 
 
 class Word(BaseModel):
@@ -31,9 +31,11 @@ async def test_client_of_fastmcp_drives_a_task_that_asks() -> None:
     async def answer(context: Any, params: Any) -> ElicitResult:
         return ElicitResult(action="accept", content={"text": "yes"})
 
-    async with Client(
-        server, mode="2026-07-28", elicitation_callback=answer, extensions=[TasksClientExtension(answer)]
-    ) as client:
+    extensions = [TasksClientExtension(answer)]
+    async with (
+        peers(server) as (peer,),
+        Client(peer.url, mode="2026-07-28", elicitation_callback=answer, extensions=extensions) as client,
+    ):
         with anyio.fail_after(WAIT_SECONDS):
             result = await client.call_tool("work", {})
     assert result.content[0].text == "yes"  # type: ignore[union-attr]

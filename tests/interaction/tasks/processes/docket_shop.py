@@ -11,9 +11,12 @@ from roundtrip import Context, DocketEngine, Server
 from roundtrip.ledger import RedisLedger, lease
 from tests.interaction.tasks.effects import FOLDER as FOLDER
 from tests.interaction.tasks.effects import folder, noted
+from tests.interaction.tasks.server_classes import class_named
 
 REDIS: Final = "TASKS_REDIS"
 DOCKET: Final = "TASKS_DOCKET"
+CLASS: Final = "TASKS_CLASS"
+"""The name of the server's class, by default `Server`."""
 NAME: Final = "shop"
 KEY: Final = b"k" * 32
 
@@ -32,7 +35,8 @@ async def held(what: str) -> str:
 def make(engine: DocketEngine) -> Server[Any]:
     lease.LEASE_SECONDS = 1.0
     ledger = RedisLedger(os.environ[REDIS], prefix="ours")
-    server = Server[Any]("shop", keys=[KEY], ledger=ledger, task_engine=engine)
+    made = class_named(os.environ.get(CLASS, "Server"))
+    server: Server[Any] = made("shop", keys=[KEY], ledger=ledger, task_engine=engine)
 
     @server.tool(task=True)
     async def build(secret: str, ctx: Context) -> str:

@@ -22,7 +22,7 @@ from roundtrip import Context, DocketEngine, InvalidSignature, Server
 from roundtrip.ledger import MemoryLedger, RedisLedger
 from tests.interaction.serving.services import WAIT, Service, environment, eventually
 from tests.interaction.tasks.effects import effects, holding
-from tests.interaction.tasks.processes.docket_shop import DOCKET, FOLDER, KEY, NAME, REDIS
+from tests.interaction.tasks.processes.docket_shop import CLASS, DOCKET, FOLDER, KEY, NAME, REDIS
 from tests.kit.hosts import ROOT, free_port
 from tests.kit.peer import WAIT_SECONDS, Peer, peers, text_of
 from tests.kit.programs import needs
@@ -75,22 +75,27 @@ async def serving(folder: Path, store: RedisServer, *, works: bool = False, **va
             yield Peer(client, service.url)
 
 
-def worker(folder: Path, store: RedisServer, *flags: str, kind: type[DocketWorker] = DocketWorker) -> DocketWorker:
+def worker(
+    folder: Path, store: RedisServer, *flags: str, kind: type[DocketWorker] = DocketWorker, **variables: str
+) -> DocketWorker:
     flags = flags if kind is Worker else ("--redelivery-timeout", "2s", *flags)
-    return kind(store.url, *flags, folder=folder, **{FOLDER: str(folder), REDIS: store.url})
+    return kind(store.url, *flags, folder=folder, **{FOLDER: str(folder), REDIS: store.url, **variables})
 
 
 def go_on(folder: Path) -> None:
     (folder / "go on").touch()
 
 
+@pytest.mark.parametrize("name", ["Server", "FastMCP", "MCPServer"])
 @pytest.mark.parametrize("kind", [DocketWorker, Worker])
-async def test_worker_serves_tasks_of_a_server(kind: type[DocketWorker], tmp_path: Path, store: RedisServer) -> None:
-    async with serving(tmp_path, store) as peer:
+async def test_worker_serves_tasks_of_a_server(
+    name: str, kind: type[DocketWorker], tmp_path: Path, store: RedisServer
+) -> None:
+    async with serving(tmp_path, store, works=False, **{CLASS: name}) as peer:
         task = (await peer.call("build", secret="this"))["taskId"]
         await anyio.sleep(0.3)
         assert effects(tmp_path) == []
-        with worker(tmp_path, store, kind=kind) as running:
+        with worker(tmp_path, store, kind=kind, **{CLASS: name}) as running:
             await peer.asked(task, "size")
             await peer.answer(task, size=3)
             assert text_of(await peer.until(task)) == "first this 3"

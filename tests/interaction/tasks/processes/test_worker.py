@@ -48,13 +48,17 @@ async def serving(folder: Path, target: str = "shop", **variables: str) -> Async
             yield Peer(http, service.url)
 
 
-async def test_tasks_run_in_workers_and_not_in_servers(tmp_path: Path) -> None:
-    async with serving(tmp_path) as peer:
+each_shop = pytest.mark.parametrize("target", ["shop", "fastmcp_shop", "mcpserver_shop"])
+
+
+@each_shop
+async def test_tasks_run_in_workers_and_not_in_servers(target: str, tmp_path: Path) -> None:
+    async with serving(tmp_path, target) as peer:
         task = (await peer.call("build", secret="this"))["taskId"]
         await anyio.sleep(0.3)
         assert effects(tmp_path) == []
         assert (await peer.get(task))["status"] == "working"
-        with worker(tmp_path) as running:
+        with worker(tmp_path, target=target) as running:
             await peer.asked(task, "size")
             await peer.answer(task, size=3)
             assert text_of(await peer.until(task)) == "first this 3"
@@ -98,10 +102,12 @@ async def test_leg_that_is_given_up_goes_on_elsewhere_at_once(tmp_path: Path, fl
     assert [line.split()[0] for line in effects(tmp_path)] == ["first", "held", "held"]
 
 
-async def test_killed_process_of_several_is_followed_and_replaced(tmp_path: Path) -> None:
-    async with serving(tmp_path) as peer:
+@each_shop
+async def test_killed_process_of_several_is_followed_and_replaced(target: str, tmp_path: Path) -> None:
+    async with serving(tmp_path, target) as peer:
         # No lease ends.
-        with worker(tmp_path, "--workers", "2", "--concurrency", "1", **{LEASE: "1000"}) as running:
+        flags = ("--workers", "2", "--concurrency", "1")
+        with worker(tmp_path, *flags, target=target, **{LEASE: "1000"}) as running:
             tasks = [(await peer.call("hold"))["taskId"] for _ in range(2)]
             victim = (await holding(tmp_path, 2))[0]
             before = running.workers()

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from roundtrip.cli.running.loading import load_any_server, load_attached, load_server
+from roundtrip.cli.running.loading import load_any_server, load_attached
 from tests.unit.cli.targets import complaint, written
 
 
@@ -24,9 +24,6 @@ def test_server_with_roundtrip_loads_where_it_need_not_be_ours(folder: Path, suf
     file = written(folder, INSTALLED + "install(mcp)\ndef make():\n    return mcp\n") + suffix
     ours: Any = load_attached(file)
     assert (type(ours.host).__name__, ours.name) == ("FastMCP", "sdk")
-    said = complaint(load_server, file)
-    assert "of type FastMCP" in said
-    assert "servers of other classes run their stored calls in the processes that serve them" in said
     assert load_any_server(file).name == "sdk"
 
 
