@@ -28,14 +28,13 @@ from typing_extensions import Unpack
 from roundtrip.adapters import fastmcp_names as names
 from roundtrip.adapters.fastmcp_functions import (
     ERRORS,
-    FastMcpTools,
     checked_before_task,
     function_for_fastmcp,
     function_of_plain,
-    install_stored_fastmcp_calls,
     own_function,
     without_own_answers,
 )
+from roundtrip.adapters.fastmcp_stored import FastMcpTools, install_stored_fastmcp_calls
 from roundtrip.adapters.finding import signal
 from roundtrip.adapters.installation import (
     Installation,

@@ -1,26 +1,19 @@
-"""Asking functions on FastMCP servers: the plain functions that FastMCP registers for them, and their stored calls.
+"""Asking functions on FastMCP servers: the plain functions that FastMCP registers for them.
 
 FastMCP still handles schemas, dependencies, middleware and results. It registers a plain function, without the
 parameters that roundtrip fills. Each run of the plain function serves one leg of the call.
-
-The first leg of a stored call is the client's request. A later leg starts when a user answers on a page, or when a
-group decides. That leg runs through FastMCP's `call_tool`, so transforms, mounts and dependencies work as in the first
-leg. FastMCP's middleware does not see a later leg, because no client has sent a request for it. If a tool has `auth=`,
-or has parameters that FastMCP fills, it may need a client's request. Its later legs then wait for such a request. A
-task's legs never wait: FastMCP authorizes the requests that begin the task, and fills parameters without a request.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import Audio as SdkAudio
 from mcp.server.mcpserver import Image as SdkImage
 from mcp.server.mcpserver.exceptions import ResourceError as SdkResourceError
@@ -28,11 +21,9 @@ from mcp.server.mcpserver.exceptions import ToolError as SdkToolError
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
-from pydantic_core import to_jsonable_python
-from typing_extensions import override
 
 from roundtrip.adapters import fastmcp_names
-from roundtrip.adapters.installation import Installation, InstalledServing, InstallOptions, installation_in, serving_now
+from roundtrip.adapters.installation import Installation, InstalledServing, installation_in, serving_now
 from roundtrip.adapters.marked import misused_context
 from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
 from roundtrip.errors import InvalidSignature, RoundtripError
@@ -43,8 +34,7 @@ from roundtrip.legs.runner import ServedEnd, result_of
 from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
 from roundtrip.resolvers.threads import Threads
 from roundtrip.server.attach import answers_for_author, wrap
-from roundtrip.server.features import install_stored_calls
-from roundtrip.stored.desk import ClientCall, ToolHost
+from roundtrip.stored.desk import ClientCall
 from roundtrip.tools.content import Embeddable, ToolResult, as_block
 from roundtrip.tools.failures import told_by, tool_failure
 from roundtrip.tools.options import ToolSpec
@@ -54,7 +44,7 @@ from roundtrip.tools.replies import result_of_reply, text_result
 from roundtrip.untrusted import mapping_of
 
 if TYPE_CHECKING:
-    from roundtrip.channels.stored_calls import StoredCalls
+    pass
 
 ERRORS: Final = {
     "tool": fastmcp_names.ToolError,
@@ -74,7 +64,7 @@ _INJECTED: Final[ContextVar[Mapping[str, Any] | None]] = ContextVar("roundtrip_i
 
 
 @dataclass(slots=True, eq=False)
-class _HostedLeg:
+class HostedLeg:
     """A stored call's leg that runs through FastMCP without a tool call from a client."""
 
     installation: Installation[Any]
@@ -94,7 +84,7 @@ class _HostedLeg:
         return not self.is_taken and stored is not None and stored.request is None
 
 
-_STORED_LEG: Final[ContextVar[_HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
+STORED_LEG: Final[ContextVar[HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
 """The stored call's leg that the next function serves."""
 
 
@@ -104,12 +94,12 @@ CONSENTING: Final[ContextVar[FastMcpFunction | None]] = ContextVar("roundtrip_co
 
 def current_request() -> object:
     """Return the stored leg or the client's request that the running code serves; None outside both."""
-    return _STORED_LEG.get() or REQUEST.get()
+    return STORED_LEG.get() or REQUEST.get()
 
 
 def is_in_stored_leg() -> bool:
     """Return True if a stored call's leg is running, and its function has not begun."""
-    leg = _STORED_LEG.get()
+    leg = STORED_LEG.get()
     return leg is not None and not leg.is_taken
 
 
@@ -137,7 +127,7 @@ class FastMcpFunction(AskingFunction):
         if (
             method != "tools/call"
             or fastmcp_names.is_client_tool_call(is_named=name == self.name)
-            or _STORED_LEG.get() is not None
+            or STORED_LEG.get() is not None
         ):
             return True
         serving, server = serving_now(), fastmcp_names.serving_server()
@@ -193,7 +183,7 @@ class FastMcpFunction(AskingFunction):
             FastMCPError: The call failed, and its client may read the reason.
             Exception: The author's code raised an error, which FastMCP may mask.
         """
-        leg = _STORED_LEG.get()
+        leg = STORED_LEG.get()
         if leg is not None and not leg.is_taken:
             return await self._serve_stored(leg, arguments, injected)
         serving = _find_serving(self)
@@ -252,7 +242,7 @@ class FastMcpFunction(AskingFunction):
             return serving.hold_place({**end, "_meta": serving.installation.tool_host.stamp()})
         return result_of_reply(end)
 
-    async def _serve_stored(self, leg: _HostedLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
+    async def _serve_stored(self, leg: HostedLeg, arguments: dict[str, Any], injected: Mapping[str, Any]) -> Any:
         """Serve a stored call's leg."""
         leg.is_taken = True
 
@@ -379,7 +369,7 @@ def checked_before_task(checks: Any) -> list[Any]:
     def checked_with_request(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
         @functools.wraps(check, updated=())
         def checked(context: Any) -> Any:
-            leg = _STORED_LEG.get()
+            leg = STORED_LEG.get()
             return True if leg is not None and leg.lacks_request else check(context)
 
         return checked
@@ -441,153 +431,3 @@ def _find_serving(function: FastMcpFunction) -> InstalledServing | Installation[
         f"{function.owner} asks, but roundtrip is not installed on the server that received the request; also call "
         "install() of roundtrip.fastmcp on the server that clients connect to"
     )
-
-
-FunctionOfTool = Callable[[fastmcp_names.Tool, fastmcp_names.Tool | None], FastMcpFunction | None]
-"""Given a tool, and the tool behind its transforms and mounts, returns the function that asks; None if none asks."""
-
-
-def install_stored_fastmcp_calls(
-    installation: Installation[fastmcp_names.FastMCP[Any]], options: InstallOptions, function_of: FunctionOfTool
-) -> None:
-    """Add the pages, the tool that continues calls, and the inbox that a FastMCP server's options require.
-
-    Args:
-        installation: The installation on the server.
-        options: The server's options.
-        function_of: Returns the function with which a tool asks.
-
-    Raises:
-        TypeError: The channels are not a list of names.
-        ValueError: The options contradict each other, or the server does not authenticate its callers.
-        InvalidSignature: The ledger cannot store calls.
-    """
-    mcp = installation.host
-
-    def add_tool(fn: Any, *, structured_output: bool, **details: Any) -> None:
-        del structured_output  # FastMCP uses `output_schema` instead
-        mcp.tool(fn, output_schema=None, **details)
-
-    installation.custom_route, installation.add_tool = mcp.custom_route, add_tool
-    stored = installation.stored_calls = install_stored_calls(
-        installation.tool_host, installation.storage, options, has_auth=mcp.auth is not None
-    )
-    if stored is not None:
-        mcp.add_transform(_ClientListing(installation, stored, function_of))
-
-
-class _ClientListing(fastmcp_names.Transform):
-    """Transform that lists tools in a form that clients can use.
-
-    It removes the output schema from tools that may ask questions. Clients validate results against that schema, and a
-    message that the call is waiting would not match it. The results themselves stay unchanged. A mounted server hides
-    its own `continue_call`, because clients connect to the outer server, which stores the calls.
-    """
-
-    def __init__(
-        self, installation: Installation[fastmcp_names.FastMCP[Any]], stored: StoredCalls, function_of: FunctionOfTool
-    ) -> None:
-        self._installation = installation
-        self._stored = stored
-        self._function_of = function_of
-
-    async def list_tools(self, tools: Sequence[fastmcp_names.Tool]) -> Sequence[fastmcp_names.Tool]:
-        """Return the tools to list."""
-        serving = serving_now()
-        is_mounted = serving is not None and serving.installation is not self._installation
-        listed: list[fastmcp_names.Tool] = []
-        for tool in tools:
-            function = self._function_of(tool, await fastmcp_names.tool_below(tool))
-            if function is not None and is_mounted and function is self._stored.continuing:
-                continue
-            if function is not None and tool.output_schema is not None and self._stored.may_replace_result(function):
-                tool = tool.model_copy(update={"output_schema": None})
-            listed.append(tool)
-        return listed
-
-
-class FastMcpTools(ToolHost):
-    """One FastMCP server's tools, for stored calls.
-
-    `is_gated` is always False, because mounts and searches rename tools. The stored call itself knows if it needs a
-    request.
-
-    Args:
-        installation: The installation on the server that clients connect to.
-    """
-
-    def __init__(self, installation: Installation[fastmcp_names.FastMCP[Any]]) -> None:
-        super().__init__(installation, installation.low_level, installation.legs, installation.desk)
-        self._installation = installation
-
-    @override
-    def find(self, name: str, version: str | None) -> AskingFunction:
-        functions = self._installation.functions
-        found = functions.get(("tool", name, version)) or functions.get(("tool", name, None))
-        if found is None:
-            raise fastmcp_names.NotFoundError(f"Unknown tool: {name!r}")
-        return found
-
-    @override
-    def has_tool(self, name: str, version: str | None) -> bool:
-        # Any tool may ask for consent. Mounts and transforms may provide tools under any name.
-        mcp = self._installation.host
-        if self._installation.consent is not None:
-            return True
-        own = [each for each in mcp.transforms if not isinstance(each, _ClientListing)]
-        if own or any(not isinstance(each, fastmcp_names.LocalProvider) or each.transforms for each in mcp.providers):
-            return True
-        local = (each for provider in fastmcp_names.providers_of(mcp) for each in fastmcp_names.components_of(provider))
-        return any(
-            isinstance(each, fastmcp_names.Tool) and each.name == name and version in (None, each.version)
-            for each in local
-        )
-
-    @override
-    async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
-        return await self._installation.host.get_tool(name, _version_spec(version)) is not None
-
-    @override
-    def begin_storing(self) -> None:
-        """Note the name and the arguments with which FastMCP's middleware passes a client's call on."""
-        mcp, installation = self._installation.host, self._installation
-        call = mcp.call_tool
-
-        @functools.wraps(call)
-        async def call_tool(name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
-            serving = serving_now() if options.get("run_middleware") is False else None
-            if serving is not None and serving.installation is installation and serving.called is None:
-                serving.called = name, to_jsonable_python(arguments or {})
-            return await call(name, arguments, **options)
-
-        setattr(mcp, "call_tool", call_tool)  # noqa: B010 - type checkers reject assigning a method
-
-    @override
-    async def serve_stored(
-        self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None
-    ) -> ServedEnd:
-        leg, mcp = _HostedLeg(self._installation, incoming), self._installation.host
-        task = incoming.record.stored if incoming.record is not None else None
-        has_client = task is not None and task.request is not None
-        bound = (
-            fastmcp_names.bind_request_context(incoming.request)
-            if has_client and incoming.request is not None
-            else nullcontext()
-        )
-        failed: CallToolResult | None = None
-        with holding(_STORED_LEG, leg), bound:
-            try:
-                made = await mcp.call_tool(name, arguments, version=_version_spec(version), run_middleware=False)
-                failed = fastmcp_names.wire_form(made)
-            except (fastmcp_names.NotFoundError, fastmcp_names.DisabledError):
-                failed = text_result(f"Unknown tool: {name!r}", is_error=True)
-            except fastmcp_names.FastMCPError as error:
-                failed = text_result(str(error), is_error=True)
-        if leg.failure is not None:
-            raise leg.failure
-        # FastMCP has no result for a leg that waits.
-        return Finished(failed) if leg.end is None or isinstance(leg.end, Finished) else leg.end
-
-
-def _version_spec(version: str | None) -> fastmcp_names.VersionSpec | None:
-    return None if version is None else fastmcp_names.VersionSpec(eq=version)
