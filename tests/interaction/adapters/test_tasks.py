@@ -32,7 +32,7 @@ from roundtrip.adapters.finding import attached
 from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install
 from roundtrip.ledger import MemoryLedger, SqliteLedger
-from roundtrip.testing import Era, User
+from roundtrip.testing import ACCEPT, DECLINE, Era, User
 from tests.kit.page_users import BASE, KEY, Browser, handle_in, link_in, reader, user_of
 from tests.kit.peer import EXTENSION, Peer, peers, text_of
 from tests.kit.waiting import until
@@ -90,6 +90,20 @@ async def test_one_function_has_all_three_lives(kind: str, era: Era) -> None:
     server, tool = made(kind)
     tool(order)
     assert (await User(server, {"copies": 2}, era=era).call("order", title="Emma")).value == ORDERED
+
+
+@each_class
+@pytest.mark.parametrize("era", [Era.TASK, Era.RETRY, Era.LIVE])
+@pytest.mark.parametrize("answer", [ACCEPT, DECLINE])
+async def test_task_begins_after_consent(kind: str, era: Era, answer: Any) -> None:
+    server, tool = made(kind, consent="destructive")
+    tool(order)
+    user = User(server, {"confirm:order": answer, "copies": 2}, era=era, allow_unused=True)
+    call = await user.call("order", title="Emma")
+    assert call.asked[0] == 'Allow "order" to run?\n\ntitle: "Emma"'
+    assert (call.asked[1:] == ["How many?"]) == (answer is ACCEPT)
+    result: Any = call.result
+    assert (result.structured_content == ORDERED) == (answer is ACCEPT)
 
 
 def which_seat() -> Elicit[int]:
