@@ -227,12 +227,14 @@ class ConsentingServer:
             self._installation.prepare(found)
         return found
 
-    def _reasons(self) -> Iterator[str | None]:
-        """Yield each known tool's reason to ask."""
-        for tool in names.known_tools(self._installation.host):
+    def _reasons(self) -> Iterator[tuple[str, str | None]]:
+        """Yield the name of each of the author's known tools, and its reason to ask."""
+        for tool in names.known_tools(self._mcp):
             function = own_function(tool, tool)
+            if function in self._installation.desk.untraced:
+                continue
             asks = function is not None and function.confirm is not None
-            yield CONFIRMED if asks else self.reason(tool, tool)
+            yield tool.name, CONFIRMED if asks else self.reason(tool, tool)
 
     def _count_others(self) -> int:
         return names.count_other_providers(self._installation.host)

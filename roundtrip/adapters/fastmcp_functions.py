@@ -20,7 +20,8 @@ from mcp.server.mcpserver.exceptions import ResourceError as SdkResourceError
 from mcp.server.mcpserver.exceptions import ToolError as SdkToolError
 from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, InputResponseRequestParams
+from pydantic import ValidationError
 
 from roundtrip.adapters import fastmcp_names
 from roundtrip.adapters.installation import Installation, InstalledServing, installation_in, serving_now
@@ -393,11 +394,19 @@ def _to_protocol_types(value: Any) -> Any:
 
 
 def without_own_answers(ctx: Request) -> Request:
-    """Return a request without the answers to roundtrip's own questions, for code that asks by hand."""
-    sent = mapping_of((ctx.params or {}).get("inputResponses"))
+    """Return a request without the answers to roundtrip's own questions, for code that asks by hand.
+
+    FastMCP rejects a request with malformed answers, so such a request stays unchanged.
+    """
+    params = ctx.params or {}
+    sent = mapping_of(params.get("inputResponses"))
     if not sent:
         return ctx
-    return replace(ctx, params={**(ctx.params or {}), "inputResponses": answers_for_author(sent)})
+    try:
+        InputResponseRequestParams.model_validate(params, by_name=False)
+    except ValidationError:
+        return ctx
+    return replace(ctx, params={**params, "inputResponses": answers_for_author(sent)})
 
 
 def own_function(tool: fastmcp_names.Tool, below: fastmcp_names.Tool | None) -> FastMcpFunction | None:

@@ -231,10 +231,13 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
             tool = sdk_consent.consenting(made, installation.defaults)
             finding.put_tool(server, AskingTool.of(tools.adopt(tool), tools))
 
-    def reasons() -> Iterator[str | None]:
+    def reasons() -> Iterator[tuple[str, str | None]]:
         for made in finding.tools_of(server):
             known = tools.tools.registered_as(made.name, None) if made.name in tools.tools else None
-            yield None if consent is None or known is None else consent.reason_of(known.spec, known.listing)
+            if known is None or consent is None:
+                yield made.name, None
+            elif known.function not in installation.desk.untraced:
+                yield made.name, consent.reason_of(known.spec, known.listing)
 
     async def call_with_consent(name: str, *given: Any, **named: Any) -> Any:
         # The tool may have come in a way that does not call `add_tool`.

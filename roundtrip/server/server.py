@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from threading import Lock
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from roundtrip.tasks import extension
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.tools import consent_rules, failures
-    from roundtrip.tools.consent_rules import ConsentRule
+    from roundtrip.tools.consent_rules import ConsentPolicy, ConsentRule
 else:
     load_on_use(
         globals(),
@@ -285,12 +285,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         for add in self._pending_registrations:
             add()
         if rule is not None:
-            registered, reason_of = self._tools, rule.reason_of
-            internals.legs.workers.append(
-                consent_rules.ConsentReport(
-                    internals.name, lambda: (reason_of(tool.spec, tool.listing) for tool in registered.registered)
-                )
-            )
+            internals.legs.workers.append(consent_rules.ConsentReport(internals.name, partial(self._reasons_of, rule)))
         self._has_fast_lane = is_on(fast_lane, FAST_LANE_VARIABLE, environment=os.environ, default=True)
         self._slow_reason = "fast_lane=False" if fast_lane is not None else FAST_LANE_VARIABLE
 
@@ -333,6 +328,12 @@ class Server(PromptsAndResources[LifespanResultT]):
             self._pending_registrations.append(partial(self._register, fn, spec))
         else:
             self._register(fn, spec)
+
+    def _reasons_of(self, rule: ConsentPolicy) -> Iterator[tuple[str, str | None]]:
+        """Yield the name of each of the author's tools, and its reason to ask for consent."""
+        for tool in self._tools.registered:
+            if tool.function not in self._calls.desk.untraced:
+                yield tool.name, rule.reason_of(tool.spec, tool.listing)
 
     def _register(self, fn: Callable[..., Any] | SdkTool, spec: ToolSpec) -> None:
         tool = register(fn, spec, defaults=self._defaults, since=self._visibility.stamp())

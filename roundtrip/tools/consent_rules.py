@@ -104,12 +104,12 @@ class ConsentReport:
 
     Args:
         server: The server's name.
-        reasons: Yields each tool's reason to ask; None for a tool that does not ask.
+        reasons: Yields each tool's name and reason to ask; the reason of a tool that does not ask is None.
         others: Returns the number of providers whose tools are known only when a client calls them.
     """
 
     def __init__(
-        self, server: str, reasons: Callable[[], Iterable[str | None]], *, others: Callable[[], int] = int
+        self, server: str, reasons: Callable[[], Iterable[tuple[str, str | None]]], *, others: Callable[[], int] = int
     ) -> None:
         self._server = server
         self._reasons = reasons
@@ -122,16 +122,20 @@ class ConsentReport:
             return
         self._is_logged = True
         reasons, others = list(self._reasons()), self._others()
-        asking = Counter(reason for reason in reasons if reason is not None)
-        why = ", ".join(f"{count} {reason}" for reason, count in asking.most_common())
+        asking = [(name, reason) for name, reason in reasons if reason is not None]
+        counts = Counter(reason for _, reason in asking)
+        why = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
+        more = f"{others} other {'provider' if others == 1 else 'providers'}"
         logger.info(
             "consent: on server %r, %d of %d tools ask their users before they run%s%s",
             self._server,
-            asking.total(),
+            len(asking),
             len(reasons),
             f" ({why})" if why else "",
-            f"; {others} more providers have tools that are checked when a client calls them" if others else "",
+            f"; tools of {more} are checked when a client calls them" if others else "",
         )
+        names = ", ".join(name for name, _ in asking) or "none"
+        logger.debug("consent: on server %r, these tools ask: %s", self._server, names)
 
     async def stop(self) -> None:
         """Do nothing."""

@@ -29,6 +29,7 @@ from roundtrip.testing.networks.fleet import KEYS
 from tests.interaction.adapters.arrivals import WAYS, free, outcome_of
 from tests.kit.hosts import hosted
 from tests.kit.page_users import BASE, KEY, Browser, client_of, handle_in, link_in, reader, text_of, user_of
+from tests.kit.peer import peers
 
 pytestmark = pytest.mark.anyio
 
@@ -293,6 +294,22 @@ async def test_answer_counts_for_the_tool_that_was_shown() -> None:
     assert (shop.done, reads.done) == ([], [])
 
 
+@pytest.mark.parametrize("tool", ["delete", "own"])
+async def test_malformed_answers_are_rejected_by_fastmcp(tool: str) -> None:
+    """Shows S9."""
+    shop = Shop()
+    shop.mcp.tool(shop.delete)
+    shop.mcp.tool(roundtrip.tool(confirm="Sure?")(shop.own), name="own")
+    async with peers(shop.mcp) as (peer,):
+        request: dict[str, Any] = {"name": tool, "arguments": {"path": "a"}}
+        asked = await peer.ask("tools/call", **request)
+        answers = {f"confirm:{tool}": {"action": "perhaps"}}
+        reply = await peer.send("tools/call", **request, requestState=asked["requestState"], inputResponses=answers)
+    assert reply["error"]["code"] == -32602
+    assert "perhaps" not in reply["error"]["message"]
+    assert shop.done == []
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_client_cannot_write_lines_of_the_question(mode: str) -> None:
     shop, asked = Shop(), list[str]()
@@ -436,7 +453,7 @@ async def test_start_counts_tools_and_other_providers(caplog: pytest.LogCaptureF
     (line,) = [record.message for record in caplog.records if record.message.startswith("consent: ")]
     assert line == (
         "consent: on server 'shop', 3 of 4 tools ask their users before they run (2 without hints, 1 with confirm=); "
-        "1 more providers have tools that are checked when a client calls them"
+        "tools of 1 other provider are checked when a client calls them"
     )
 
 

@@ -101,11 +101,14 @@ def test_contradicting_options_of_a_tool_are_rejected(options: Any, message: str
 
 
 def test_report_counts_each_reason_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "roundtrip")
-    report = ConsentReport("shop", lambda: iter([NO_HINTS, None, MARKED, NO_HINTS]), others=lambda: 2)
+    caplog.set_level(logging.DEBUG, "roundtrip")
+    report = ConsentReport(
+        "shop", lambda: zip("abcd", [NO_HINTS, None, MARKED, NO_HINTS], strict=True), others=lambda: 2
+    )
     report.start()
     report.start()
     assert [record.message for record in caplog.records] == [
         "consent: on server 'shop', 3 of 4 tools ask their users before they run (2 without hints, 1 with "
-        "destructiveHint=True); 2 more providers have tools that are checked when a client calls them"
+        "destructiveHint=True); tools of 2 other providers are checked when a client calls them",
+        "consent: on server 'shop', these tools ask: a, c, d",
     ]
