@@ -89,6 +89,8 @@ class AnswerFile:
         entry = next(iter([*named, *matching, *in_order]), None)
         if entry is not None:
             entry.is_used = True
+            if key is None and entry.name is not None and entry.message is None:
+                name += f" (no names before 2026-07-28, so it got the file's next answer, {entry.name!r})"
         return entry, name
 
 
