@@ -130,15 +130,15 @@ def install(mcp: names.FastMCP[Any], **options: Unpack[InstallOptions]) -> None:
         mounted=lambda: _mounted_on(mcp),
         shown=without_own_answers,
     )
-    installation.tool_host = FastMcpTools(installation)
     function_of = own_function
     if installation.consent is not None:
         function_of = fastmcp_consent.ConsentingServer(installation, installation.consent).function_of
+    installation.tool_host = tools = FastMcpTools(installation, function_of)
     for provider in names.providers_of(mcp):
         _patch_provider(provider, installation)
     _watch_providers(mcp, installation)
     if wants_stored_calls(options):
-        install_stored_fastmcp_calls(installation, options, function_of)
+        install_stored_fastmcp_calls(tools, options)
 
 
 def _mounted_on(mcp: names.FastMCP[Any]) -> Iterator[Installation[Any]]:
@@ -216,7 +216,7 @@ def _register(kind: Kind, fn: Callable[..., Any], add: Callable[[Any], Any], ins
     if isinstance(added, names.Tool):
         function.tool = added
         if function.hands_over and added.auth is not None:
-            added.auth = checked_before_task(added.auth)
+            added.auth = checked_before_task(added.auth, function)
     installation.adopt(function)
     return added
 

@@ -28,6 +28,7 @@ from roundtrip.adapters.fastmcp_functions import (
     current_request,
     is_in_stored_leg,
     own_function,
+    serving_installation,
 )
 from roundtrip.adapters.installation import Installation, serving_now
 from roundtrip.legs.functions import read_signature
@@ -197,7 +198,9 @@ class ConsentingServer:
                 "consent would come too late; exclude the tool with a consent= function, or do not transform it"
             )
         asking = copy.copy(own if own is not None else self._plain_function(tool.name, tool.version))
-        confirmation = ToolConfirmation.for_consent(tool.name, tool.version)
+        is_mounted = self._installation is not serving_installation()
+        server = self._mcp.name if is_mounted else None
+        confirmation = ToolConfirmation.for_consent(tool.name, version=tool.version, server=server)
 
         def confirm(arguments: Mapping[str, Any]) -> tuple[str, Question]:
             return confirmation.named_question(with_defaults(arguments, tool.parameters))
@@ -308,7 +311,8 @@ class _ConsentingTool(names.Tool):
     @override
     async def run(self, arguments: dict[str, Any]) -> names.ToolResult:
         """Serve one leg of a client's call."""
-        call = f"{self.name} {to_json(arguments, fallback=repr).decode()}"
+        tool = f"{id(self._run_of_client.server)} {self.name}@{self.version or ''}"
+        call = f"{tool} {to_json(arguments, fallback=repr).decode()}"
         if call in self._accepted:
             # A middleware repeats the call.
             return await self._found.run(arguments)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from mcp.server.mcpserver import Audio as SdkAudio
 from mcp.server.mcpserver import Image as SdkImage
@@ -22,6 +22,7 @@ from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, InputResponseRequestParams
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from roundtrip.adapters import fastmcp_names
 from roundtrip.adapters.installation import Installation, InstalledServing, installation_in, serving_now
@@ -29,7 +30,7 @@ from roundtrip.adapters.marked import misused_context
 from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
 from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.legs.boundary import Request
-from roundtrip.legs.functions import AskingFunction, Kind, read_signature
+from roundtrip.legs.functions import AskingFunction, Kind, Planned, read_signature
 from roundtrip.legs.requests import REQUEST, Incoming, asking_request, holding
 from roundtrip.legs.runner import ServedEnd, result_of
 from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_function
@@ -43,9 +44,6 @@ from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registered import ToolDefaults, asking_function, dependencies_of
 from roundtrip.tools.replies import result_of_reply, text_result
 from roundtrip.untrusted import mapping_of
-
-if TYPE_CHECKING:
-    pass
 
 ERRORS: Final = {
     "tool": fastmcp_names.ToolError,
@@ -77,17 +75,33 @@ class HostedLeg:
     """The leg's end, which FastMCP's result cannot always express."""
     failure: MCPError | None = None
     """The protocol error that the function raised."""
+    planned: Planned | None = None
+    """The plan of the asking function that the leg serves; None if a plain tool asks for consent."""
 
-    @property
-    def lacks_request(self) -> bool:
+    def waits_for(self, function: AskingFunction) -> bool:
+        """Return True until the leg's function begins, if this is the function."""
+        return not self.is_taken and self.planned in (None, function.planned)
+
+    def lacks_request(self, function: AskingFunction) -> bool:
         """Return True until the leg's function begins, if no client's request started the leg."""
         stored = self.incoming.record.stored if self.incoming.record is not None else None
-        return not self.is_taken and stored is not None and stored.request is None
+        return self.waits_for(function) and stored is not None and stored.request is None
 
 
 STORED_LEG: Final[ContextVar[HostedLeg | None]] = ContextVar("roundtrip_stored_leg", default=None)
 """The stored call's leg that the next function serves."""
 
+
+class CalledTool(NamedTuple):
+    """A tool that FastMCP runs, after its middleware."""
+
+    installation: Installation[Any]
+    name: str
+    arguments: dict[str, Any]
+
+
+CALLED: Final[ContextVar[CalledTool | None]] = ContextVar("roundtrip_called", default=None)
+"""The tool that FastMCP runs on a server that stores calls."""
 
 CONSENTING: Final[ContextVar[FastMcpFunction | None]] = ContextVar("roundtrip_consenting", default=None)
 """A copy of the next function, which asks for consent before anything runs."""
@@ -96,6 +110,14 @@ CONSENTING: Final[ContextVar[FastMcpFunction | None]] = ContextVar("roundtrip_co
 def current_request() -> object:
     """Return the stored leg or the client's request that the running code serves; None outside both."""
     return STORED_LEG.get() or REQUEST.get()
+
+
+def serving_installation() -> Installation[Any] | None:
+    """Return the installation on the server that received the client's call, or that stores it."""
+    leg, serving = STORED_LEG.get(), serving_now()
+    if leg is not None:
+        return leg.installation
+    return serving.installation if serving is not None else None
 
 
 def is_in_stored_leg() -> bool:
@@ -185,7 +207,7 @@ class FastMcpFunction(AskingFunction):
             Exception: The author's code raised an error, which FastMCP may mask.
         """
         leg = STORED_LEG.get()
-        if leg is not None and not leg.is_taken:
+        if leg is not None and leg.waits_for(self):
             return await self._serve_stored(leg, arguments, injected)
         serving = _find_serving(self)
         if isinstance(serving, Installation):
@@ -223,9 +245,14 @@ class FastMcpFunction(AskingFunction):
                 raise
 
         params = record.context.params or {}
-        name, stored_arguments = serving.called or (str(params.get("name", self.name)), params.get("arguments"))
-        # Later legs have no middleware, so they need the arguments that this leg's middleware passed on.
-        record.context = replace(record.context, params={**params, "name": name, "arguments": stored_arguments})
+        name, called = str(params.get("name", self.name)), CALLED.get()
+        if called is not None and called.installation is serving.installation:
+            # Later legs have no middleware, so they need the arguments that this leg's middleware passed on.
+            name, passed_on = called.name, called.arguments
+            with suppress(PydanticSerializationError, ValueError):
+                # A value without a JSON form cannot be stored, but a call that is not stored may have it.
+                passed_on = to_jsonable_python(passed_on)
+            record.context = replace(record.context, params={**params, "name": name, "arguments": passed_on})
         try:
             if self.hands_over:
                 # A mounted server's tool may have been registered while the server is running.
@@ -361,7 +388,7 @@ def function_for_fastmcp(
     return function, wrapper
 
 
-def checked_before_task(checks: Any) -> list[Any]:
+def checked_before_task(checks: Any, function: FastMcpFunction) -> list[Any]:
     """Return a task tool's authorization checks, in a form that does not apply to legs without a request.
 
     FastMCP checks the requests that begin the task. A worker's leg has no access token to check.
@@ -371,7 +398,7 @@ def checked_before_task(checks: Any) -> list[Any]:
         @functools.wraps(check, updated=())
         def checked(context: Any) -> Any:
             leg = STORED_LEG.get()
-            return True if leg is not None and leg.lacks_request else check(context)
+            return True if leg is not None and leg.lacks_request(function) else check(context)
 
         return checked
 

@@ -13,7 +13,7 @@ In a FastMCP without it, only a tool with the requested name counts as called, s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import cache, partial
 from typing import Any, Final, NamedTuple, cast
 
@@ -247,19 +247,27 @@ def runs_own_code(tool: Tool) -> bool:
 
 async def tool_below(tool: Tool) -> Tool | None:
     """Return the tool behind a tool's transforms and mounts, or None if its server no longer has it."""
-    found: Tool | None = tool
-    while found is not None:
-        if isinstance(found, TransformedTool):
-            found = found.parent_tool
-        elif isinstance(found, FastMCPProviderTool):
-            # The mounted server, and the tool's name there.
-            private: list[object] = list((found.__pydantic_private__ or {}).values())
-            server = cast("FastMCP[Any]", next(each for each in private if isinstance(each, FastMCP)))
-            name = next(each for each in private if isinstance(each, str))
-            found = await server.get_tool(name, VersionSpec(eq=found.version) if found.version else None)
-        else:
-            break
-    return found
+    path = [found async for _, found in mounts_below(tool)]
+    return _untransformed(path[-1] if path else tool)
+
+
+async def mounts_below(tool: Tool) -> AsyncIterator[tuple[FastMCP[Any], Tool | None]]:
+    """Yield each mounted server to which a tool delegates, outermost first, with the tool that it finds."""
+    found = _untransformed(tool)
+    while isinstance(found, FastMCPProviderTool):
+        # The mounted server, and the tool's name there.
+        private: list[object] = list((found.__pydantic_private__ or {}).values())
+        server = cast("FastMCP[Any]", next(each for each in private if isinstance(each, FastMCP)))
+        name = next(each for each in private if isinstance(each, str))
+        inner = await server.get_tool(name, VersionSpec(eq=found.version) if found.version else None)
+        yield server, inner
+        found = _untransformed(inner)
+
+
+def _untransformed(tool: Tool | None) -> Tool | None:
+    while isinstance(tool, TransformedTool):
+        tool = tool.parent_tool
+    return tool
 
 
 def kind_and_name_of(component: Any) -> tuple[str, str]:

@@ -16,12 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.context import ServerRequestContext
 from mcp_types import CallToolResult
-from pydantic_core import to_jsonable_python
 from typing_extensions import override
 
 from roundtrip.adapters import fastmcp_names as names
-from roundtrip.adapters.fastmcp_functions import STORED_LEG, FastMcpFunction, HostedLeg
-from roundtrip.adapters.installation import Installation, InstallOptions, serving_now
+from roundtrip.adapters.fastmcp_functions import (
+    CALLED,
+    STORED_LEG,
+    CalledTool,
+    FastMcpFunction,
+    HostedLeg,
+    own_function,
+)
+from roundtrip.adapters.installation import Installation, InstallOptions, installation_in, serving_now
 from roundtrip.engine.leg import Finished
 from roundtrip.legs.functions import AskingFunction
 from roundtrip.legs.requests import Incoming, holding
@@ -37,21 +43,15 @@ FunctionOfTool = Callable[[names.Tool, names.Tool | None], FastMcpFunction | Non
 """Given a tool, and the tool behind its transforms and mounts, returns the function that asks; None if none asks."""
 
 
-def install_stored_fastmcp_calls(
-    installation: Installation[names.FastMCP[Any]], options: InstallOptions, function_of: FunctionOfTool
-) -> None:
+def install_stored_fastmcp_calls(tools: FastMcpTools, options: InstallOptions) -> None:
     """Add the pages, the tool that continues calls, and the inbox that a FastMCP server's options require.
-
-    Args:
-        installation: The installation on the server.
-        options: The server's options.
-        function_of: Returns the function with which a tool asks.
 
     Raises:
         TypeError: The channels are not a list of names.
         ValueError: The options contradict each other, or the server does not authenticate its callers.
         InvalidSignature: The ledger cannot store calls.
     """
+    installation = tools.installation
     mcp = installation.host
 
     def add_tool(fn: Any, *, structured_output: bool, **details: Any) -> None:
@@ -60,10 +60,10 @@ def install_stored_fastmcp_calls(
 
     installation.custom_route, installation.add_tool = mcp.custom_route, add_tool
     stored = installation.stored_calls = install_stored_calls(
-        installation.tool_host, installation.storage, options, has_auth=mcp.auth is not None
+        tools, installation.storage, options, has_auth=mcp.auth is not None
     )
     if stored is not None:
-        mcp.add_transform(_ClientListing(installation, stored, function_of))
+        mcp.add_transform(_ClientListing(tools, stored))
 
 
 class _ClientListing(names.Transform):
@@ -74,20 +74,17 @@ class _ClientListing(names.Transform):
     its own `continue_call`, because clients connect to the outer server, which stores the calls.
     """
 
-    def __init__(
-        self, installation: Installation[names.FastMCP[Any]], stored: StoredCalls, function_of: FunctionOfTool
-    ) -> None:
-        self._installation = installation
+    def __init__(self, tools: FastMcpTools, stored: StoredCalls) -> None:
+        self._tools = tools
         self._stored = stored
-        self._function_of = function_of
 
     async def list_tools(self, tools: Sequence[names.Tool]) -> Sequence[names.Tool]:
         """Return the tools to list."""
         serving = serving_now()
-        is_mounted = serving is not None and serving.installation is not self._installation
+        is_mounted = serving is not None and serving.installation is not self._tools.installation
         listed: list[names.Tool] = []
         for tool in tools:
-            function = self._function_of(tool, await names.tool_below(tool))
+            function = await self._tools.asking_function(tool)
             if function is not None and is_mounted and function is self._stored.continuing:
                 continue
             if function is not None and tool.output_schema is not None and self._stored.may_replace_result(function):
@@ -104,15 +101,32 @@ class FastMcpTools(ToolHost):
 
     Args:
         installation: The installation on the server that clients connect to.
+        function_of: Returns the function with which a tool asks on this server.
     """
 
-    def __init__(self, installation: Installation[names.FastMCP[Any]]) -> None:
+    def __init__(self, installation: Installation[names.FastMCP[Any]], function_of: FunctionOfTool) -> None:
         super().__init__(installation, installation.low_level, installation.legs, installation.desk)
-        self._installation = installation
+        self.installation = installation
+        self._function_of = function_of
+
+    async def asking_function(self, tool: names.Tool) -> FastMcpFunction | None:
+        """Return the function with which a tool asks, here or on a mounted server; None if it asks nothing."""
+        below = await names.tool_below(tool)
+        function = self._function_of(tool, below)
+        if function is not None:
+            return function
+        async for server, inner in names.mounts_below(tool):
+            mounted = installation_in(names.low_level_of(server))
+            host = mounted.tool_host if mounted is not None else None
+            if inner is not None and isinstance(host, FastMcpTools):
+                function = host._function_of(inner, below)
+                if function is not None:
+                    return function
+        return None
 
     @override
     def find(self, name: str, version: str | None) -> AskingFunction:
-        functions = self._installation.functions
+        functions = self.installation.functions
         found = functions.get(("tool", name, version)) or functions.get(("tool", name, None))
         if found is None:
             raise names.NotFoundError(f"Unknown tool: {name!r}")
@@ -120,10 +134,8 @@ class FastMcpTools(ToolHost):
 
     @override
     def has_tool(self, name: str, version: str | None) -> bool:
-        # Any tool may ask for consent. Mounts and transforms may provide tools under any name.
-        mcp = self._installation.host
-        if self._installation.consent is not None:
-            return True
+        # Mounts and transforms may provide tools under any name.
+        mcp = self.installation.host
         own = [each for each in mcp.transforms if not isinstance(each, _ClientListing)]
         if own or any(not isinstance(each, names.LocalProvider) or each.transforms for each in mcp.providers):
             return True
@@ -134,20 +146,21 @@ class FastMcpTools(ToolHost):
 
     @override
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
-        return await self._installation.host.get_tool(name, _version_spec(version)) is not None
+        return await self.installation.host.get_tool(name, _version_spec(version)) is not None
 
     @override
     def begin_storing(self) -> None:
         """Note the name and the arguments with which FastMCP's middleware passes a client's call on."""
-        mcp, installation = self._installation.host, self._installation
+        mcp, installation = self.installation.host, self.installation
         call = mcp.call_tool
 
         @functools.wraps(call)
         async def call_tool(name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
-            serving = serving_now() if options.get("run_middleware") is False else None
-            if serving is not None and serving.installation is installation and serving.called is None:
-                serving.called = name, to_jsonable_python(arguments or {})
-            return await call(name, arguments, **options)
+            outer = CALLED.get()
+            if options.get("run_middleware") is not False or (outer is not None and outer.installation is installation):
+                return await call(name, arguments, **options)
+            with holding(CALLED, CalledTool(installation, name, arguments or {})):
+                return await call(name, arguments, **options)
 
         setattr(mcp, "call_tool", call_tool)  # noqa: B010 - type checkers reject assigning a method
 
@@ -155,7 +168,10 @@ class FastMcpTools(ToolHost):
     async def serve_stored(
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None
     ) -> ServedEnd:
-        leg, mcp = HostedLeg(self._installation, incoming), self._installation.host
+        mcp = self.installation.host
+        tool = await mcp.get_tool(name, _version_spec(version))
+        own = own_function(tool, await names.tool_below(tool)) if tool is not None else None
+        leg = HostedLeg(self.installation, incoming, planned=own.planned if own is not None else None)
         task = incoming.record.stored if incoming.record is not None else None
         has_client = task is not None and task.request is not None
         bound = (

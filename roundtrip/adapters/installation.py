@@ -77,8 +77,6 @@ class InstalledServing:
     """The protocol error to send to the client instead of the host's result."""
     accepted: set[str] = field(default_factory=set[str])
     """The tools and arguments to which the user has consented. The host's middleware may repeat a call."""
-    called: tuple[str, dict[str, Any]] | None = None
-    """The tool name and the arguments after the host's middleware, if the host reports them."""
     handle: dict[str, Any] | None = None
     """The task handle to send to the client instead of the host's placeholder; see `hold_place`."""
 

@@ -64,9 +64,20 @@ class ToolConfirmation(NamedTuple):
     """True if the author wrote no question."""
 
     @classmethod
-    def for_consent(cls, tool: str, version: str | None = None) -> ToolConfirmation:
-        """Return the confirmation of a tool whose author wrote no question."""
-        named = quoted(tool) if version is None else f"{quoted(tool)}, version {quoted(version)},"
+    def for_consent(cls, tool: str, *, version: str | None = None, server: str | None = None) -> ToolConfirmation:
+        """Return the confirmation of a tool whose author wrote no question.
+
+        Args:
+            tool: The tool's name.
+            version: The tool's version, if it has one.
+            server: The name of the mounted server that asks; None if it is the server that clients connect to.
+        """
+        parts = [quoted(tool)]
+        if version is not None:
+            parts.append(f"version {quoted(version)}")
+        if server is not None:
+            parts.append(f"on server {quoted(server)}")
+        named = ", ".join(parts) + ("," if len(parts) > 1 else "")
         return cls(consent_key(tool), f"Allow {named.replace('{', '{{').replace('}', '}}')} to run?", is_consent=True)
 
     @classmethod

@@ -292,7 +292,7 @@ def asking_function(
                 "consent="
             )
         if consents:
-            confirmed = confirmation.ToolConfirmation.for_consent(name)
+            confirmed = confirmation.ToolConfirmation.for_consent(name, version=version)
     if confirm is not None:
         confirmed = confirmation.ToolConfirmation.of(confirm, tool=name, arguments=arguments)
         if confirmed.approve is not None:

@@ -134,9 +134,10 @@ async def test_each_server_decides_about_its_own_tools(mode: str) -> None:
     install(both, keys=KEYS[:1], consent="destructive")
     for outer in (marked, plain, bare, both):
         outer.mount(shop.mcp, namespace="n")
-    for outer, name in ((marked, "delete"), (plain, "delete"), (both, "n_delete")):
+    own = 'Allow "delete", on server "shop", to run?'
+    for outer, question in ((marked, own), (plain, own), (both, 'Allow "n_delete" to run?')):
         assert await shop.call("n_delete", mode, on=outer, path="a") == "deleted a"
-        assert shop.take() == ([f'Allow "{name}" to run?'], ["a"])
+        assert shop.take() == ([question], ["a"])
         assert "declined" in await shop.call("n_delete", mode, on=outer, accepts=False, path="a")
         assert shop.take()[1] == []
     assert "also call install()" in await shop.call("n_delete", mode, on=bare, path="a")
