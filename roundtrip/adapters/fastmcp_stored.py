@@ -34,6 +34,7 @@ from roundtrip.legs.requests import Incoming, holding
 from roundtrip.legs.runner import ServedEnd
 from roundtrip.server.features import install_stored_calls
 from roundtrip.stored.desk import ToolHost
+from roundtrip.stored.legs import ToolMissing
 from roundtrip.tools.replies import text_result
 
 if TYPE_CHECKING:
@@ -139,7 +140,13 @@ class FastMcpTools(ToolHost):
         own = [each for each in mcp.transforms if not isinstance(each, _ClientListing)]
         if own or any(not isinstance(each, names.LocalProvider) or each.transforms for each in mcp.providers):
             return True
-        local = (each for provider in names.providers_of(mcp) for each in names.components_of(provider))
+        return self._holds(name, version)
+
+    def _holds(self, name: str, version: str | None) -> bool:
+        """Return True if the tool is registered on this server itself, even if it is disabled."""
+        local = (
+            each for provider in names.providers_of(self.installation.host) for each in names.components_of(provider)
+        )
         return any(
             isinstance(each, names.Tool) and each.name == name and version in (None, each.version) for each in local
         )
@@ -169,9 +176,7 @@ class FastMcpTools(ToolHost):
         self, name: str, arguments: dict[str, Any], incoming: Incoming, version: str | None
     ) -> ServedEnd:
         mcp = self.installation.host
-        tool = await mcp.get_tool(name, _version_spec(version))
-        own = own_function(tool, await names.tool_below(tool)) if tool is not None else None
-        leg = HostedLeg(self.installation, incoming, planned=own.planned if own is not None else None)
+        leg = HostedLeg(self.installation, incoming)
         task = incoming.record.stored if incoming.record is not None else None
         has_client = task is not None and task.request is not None
         bound = (
@@ -181,6 +186,11 @@ class FastMcpTools(ToolHost):
         )
         failed: CallToolResult | None = None
         with holding(STORED_LEG, leg), bound:
+            tool = await mcp.get_tool(name, _version_spec(version))
+            if tool is None and not has_client and not self._holds(name, version):
+                raise ToolMissing
+            own = own_function(tool, await names.tool_below(tool)) if tool is not None else None
+            leg.planned = own.planned if own is not None else None
             try:
                 made = await mcp.call_tool(name, arguments, version=_version_spec(version), run_middleware=False)
                 failed = names.wire_form(made)

@@ -133,6 +133,7 @@ class ToolHost(ABC):
 
         Raises:
             MCPError: The tool raised a protocol error.
+            ToolMissing: A worker serves the leg, and the server does not have the tool.
         """
 
     def begin_storing(self) -> None:  # noqa: B027 - most servers need no preparation

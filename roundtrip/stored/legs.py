@@ -44,6 +44,10 @@ _RECEIVED: Final = "~~received-"
 _SLEEP: Final = "~sleep-"
 
 
+class ToolMissing(Exception):
+    """Error for a stored call whose tool is missing from this build. Another worker may have the tool."""
+
+
 class TaskInfo:
     """The task in which a body runs: `ctx.task`."""
 

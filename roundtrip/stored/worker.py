@@ -28,7 +28,7 @@ from roundtrip.machine.journal import Journal, to_text
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallContent, CallFeature, ContentUnreadable, Tell
 from roundtrip.stored.lease import END_SECONDS, CallLease
-from roundtrip.stored.legs import WorkerLeg
+from roundtrip.stored.legs import ToolMissing, WorkerLeg
 from roundtrip.stored.sweep import CallDelivery, Sweep, begin_work
 from roundtrip.system import System
 
@@ -85,10 +85,6 @@ class DistributedEngine(Protocol):
     def deliver(self, engine: CallWorker) -> CallDelivery:
         """Return the task delivery for this event loop's worker."""
         ...
-
-
-class _ToolMissing(Exception):
-    """Error for a task whose tool is missing from this build."""
 
 
 class CallWorker:
@@ -229,7 +225,7 @@ class CallWorker:
             content = self._book.seal.read(entry.content, call_id)
             journal = self._book.read_journal(content)
             if not entry.has_ended and not self._tools.has_tool(entry.tool, content.origin.version):
-                raise _ToolMissing
+                raise ToolMissing
             self._book.record_time(now)
             features = self._book.features if entry.state is StoredState.DUE else ()
             looks = [feature.look(content, entry, now, holder=self.holder) for feature in features]
@@ -244,7 +240,7 @@ class CallWorker:
 
         try:
             claimed = await self._book.change(call_id, claim_it)
-        except _ToolMissing:
+        except ToolMissing:
             self._delivery.skip(call_id, _SKIP_SECONDS)
         except (ContentUnreadable, TokenRejected):
             self._delivery.skip(call_id, _SKIP_SECONDS)
@@ -309,6 +305,9 @@ class CallWorker:
             end = await self._serve(leg)
         except MCPError as error:
             await _end(claim, None, error.error)
+        except ToolMissing:
+            self._delivery.skip(claim.call_id, _SKIP_SECONDS)
+            await claim.give_up()
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await claim.give_up()

@@ -440,6 +440,21 @@ async def test_link_asks_for_consent_on_another_instance(kind: str, mode: str) -
     assert (ended.structured_content, done) == ({"deleted": "a"}, ["a"])
 
 
+@each_mode
+async def test_mounted_server_that_asks_lists_no_schema(mode: str) -> None:
+    shop, outer = Shop(), FastMCP[Any]("outer")
+    pages = Pages(base_url=BASE, authenticate=reader, wait=5)
+    install(outer, keys=[KEY], principal=user_of, pages=pages, ledger=MemoryLedger())
+    shop.mcp.tool(shop.delete)
+    outer.mount(shop.mcp, namespace="n")
+    async with hosted(outer.http_app()) as url, client_of(url, mode=mode) as client:
+        assert (await client.list_tools()).tools[0].output_schema is None
+        asked = await client.call_tool("n_delete", {"path": "a"})
+        browser = Browser(url, "ann")
+        assert await browser.answer_all(link_in(asked), {'Allow "delete", on server "shop", to run?': ""}) == "Done"
+    assert shop.done == ["a"]
+
+
 async def test_start_counts_tools_and_other_providers(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "roundtrip")
     shop = Shop()

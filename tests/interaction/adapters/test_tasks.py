@@ -403,6 +403,64 @@ class Pinning(Middleware):
         return await call_next(context.copy(message=context.message.model_copy(update={"arguments": arguments})))
 
 
+class CallsAnother(Middleware):
+    """Middleware that calls another tool before it passes the client's call on."""
+
+    async def on_call_tool(self, context: Any, call_next: Any) -> Any:
+        if context.message.name != "audit":
+            await context.fastmcp_context.fastmcp.call_tool("audit", {"title": context.message.name})
+        return await call_next(context)
+
+
+@pytest.mark.parametrize("declares", [True, False], ids=["task", "page"])
+async def test_later_legs_run_the_tool_that_the_client_called(declares: bool) -> None:
+    server, tool = made(**paged())
+    audited: list[str] = []
+    tool(order)
+
+    @tool
+    async def audit(title: str) -> None:
+        audited.append(title)
+
+    server.add_middleware(CallsAnother())
+    async with peers(server) as (found,):
+        peer = Peer(found.http, found.url, headers={"x-user": "ann"}, elicitation={} if not declares else None)
+        if declares:
+            assert await ordered(peer) == ORDERED
+        else:
+            task = await peer.until((await peer.call("order", title="Emma"))["taskId"], "completed")
+            link = link_in(CallToolResult.model_validate(task["result"]))
+            browser = Browser(peer.url.removesuffix("/mcp"), "ann")
+            assert await browser.answer_all(link, {"How many": "2"}) == "Done"
+    assert {*audited} == {"order"}
+    del audit
+
+
+async def test_tool_of_a_dependency_does_not_take_over_the_leg() -> None:
+    server, tool = made()
+
+    @tool
+    @roundtrip.tool(task=True)
+    async def other(ctx: Context) -> str:
+        return "other"
+
+    async def price() -> str:
+        return str((await server.call_tool("other", {})).structured_content)
+
+    @tool
+    @roundtrip.tool(task=True)
+    async def buy(title: str, ctx: Context, price: str = FastMcpDepends(price)) -> str:
+        return f"{title} {await ctx.ask('copies', 'How many?', int)}"
+
+    async with peer_of(server) as peer:
+        task_id = (await peer.call("buy", title="Emma"))["taskId"]
+        await peer.asked(task_id, "copies")
+        await peer.answer(task_id, copies=2)
+        ended = await peer.until(task_id, "completed")
+    assert ended["result"]["structuredContent"] == {"result": "Emma 2"}
+    del other, buy
+
+
 @pytest.mark.parametrize("declares", [True, False], ids=["task", "page"])
 async def test_later_legs_get_the_arguments_of_middleware(declares: bool) -> None:
     mcp, tool = made(**paged())
