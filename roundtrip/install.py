@@ -39,8 +39,8 @@ def install(server: MCPServer[Any] | LowLevelServer[Any], **options: Unpack[Inst
         server: An `MCPServer`, or a low-level `Server` whose handlers come from `bind`.
         **options: Options of `roundtrip.Server` with the same names: keys, ttl, max_age, encrypt, principal, audience,
             request_state_security, seal_keys, build, trace, ledger, no_empty_rounds, max_token_bytes,
-            max_journal_bytes, system, run_tasks and task_engine. An `MCPServer` also takes pages, channels and
-            approvals.
+            max_journal_bytes, system, run_tasks and task_engine. An `MCPServer` also takes pages, channels,
+            approvals and consent.
 
     Raises:
         TypeError: The server has another class, or an option does not exist.

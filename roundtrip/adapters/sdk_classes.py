@@ -228,7 +228,7 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
         if consent is None or made is None or isinstance(made, AskingTool):
             return
         if consent.reason(sdk_consent.listing_of(made)) is not None:
-            tool = sdk_consent.consenting(made, installation.defaults)
+            tool = sdk_consent.consenting(made, installation)
             finding.put_tool(server, AskingTool.of(tools.adopt(tool), tools))
 
     def reasons() -> Iterator[tuple[str, str | None]]:

@@ -9,16 +9,18 @@ from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
 from mcp.shared.inbound import x_mcp_header_map
+from mcp_types import InputResponseRequestParams
 from mcp_types import Tool as WireTool
 from pydantic import ValidationError
 from typing_extensions import override
 
+from roundtrip.adapters.installation import Installation
 from roundtrip.legs.functions import AskingFunction, read_signature
 from roundtrip.resolvers.threads import Threads
 from roundtrip.tools.arguments import ArgumentReader, ArgumentsRejected, mistakes_in
 from roundtrip.tools.confirmation import ToolConfirmation, with_defaults
 from roundtrip.tools.options import ToolSpec
-from roundtrip.tools.registered import RegisteredTool, ToolDefaults, asking_function
+from roundtrip.tools.registered import RegisteredTool, asking_function
 from roundtrip.visibility.rules import Component
 
 if TYPE_CHECKING:
@@ -39,12 +41,12 @@ def listing_of(tool: SdkTool) -> WireTool:
     )
 
 
-def consenting(tool: SdkTool, defaults: ToolDefaults) -> RegisteredTool:
+def consenting(tool: SdkTool, installation: Installation[Any]) -> RegisteredTool:
     """Return a tool that asks for consent, and then runs the given tool."""
     spec = ToolSpec(consent=True)
     signature = read_signature(_run_tool, kind="tool", name=tool.name)
-    function = asking_function(signature, spec, {}, defaults=defaults, kind=_SdkToolFunction)
-    function.tool_to_run = tool
+    function = asking_function(signature, spec, {}, defaults=installation.defaults, kind=_SdkToolFunction)
+    function.tool_to_run, function.installation = tool, installation
     confirmation = ToolConfirmation.for_consent(tool.name)
 
     def confirm(arguments: Mapping[str, Any]) -> tuple[str, Question]:
@@ -71,11 +73,12 @@ class _SdkToolFunction(AskingFunction):
     """Function that runs a tool object of the SDK."""
 
     tool_to_run: SdkTool
+    installation: Installation[Any]
 
     @override
     async def run(self, arguments: Mapping[str, Any], filled: Mapping[str, Any], context: Any, threads: Threads) -> Any:
         try:
-            return await self.tool_to_run.run(dict(arguments), context, convert_result=True)
+            return await self.tool_to_run.run(dict(arguments), self._sdk_context(context), convert_result=True)
         except UnexpectedToolError:
             raise
         except ToolError as error:
@@ -84,6 +87,19 @@ class _SdkToolFunction(AskingFunction):
             if isinstance(error.__cause__, ValidationError):
                 raise _rejection(self.tool_to_run, error.__cause__, text) from None
             raise ToolError(text) from error.__cause__
+
+    def _sdk_context(self, context: SdkContext[Any, Any]) -> SdkContext[Any, Any]:
+        """Return the SDK's own context, whose methods work as without roundtrip."""
+        answers, state = context.input_responses, context.request_state
+        params = None
+        if answers is not None or state is not None:
+            params = InputResponseRequestParams.model_construct(input_responses=answers, request_state=state)
+        return SdkContext(
+            request_context=context.request_context,
+            mcp_server=self.installation.host,
+            input_params=params,
+            subscriptions=self.installation.parts.effects.bus,
+        )
 
 
 class _RawArguments(ArgumentReader):

@@ -11,8 +11,11 @@ from fastmcp import FastMCP
 
 
 def _install_everywhere() -> None:
+    from roundtrip.adapters import fastmcp_names
     from roundtrip.fastmcp import install
 
+    # `install` learns FastMCP's names from new servers, which must be plain ones.
+    fastmcp_names.policy_of(FastMCP("plain"))
     make: Any = FastMCP.__init__
 
     @functools.wraps(make)

@@ -7,9 +7,13 @@ from typing import Annotated, Any
 import pytest
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
-from mcp_types import ToolAnnotations
+from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.mcpserver.tools.base import Tool as SdkTool
+from mcp_types import TextContent, ToolAnnotations
+from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server, tool
+from roundtrip.adapters import finding
 from roundtrip.install import install
 from roundtrip.testing import ACCEPT, DECLINE, User
 from tests.kit.shops import KEY
@@ -137,6 +141,34 @@ async def test_start_tells_how_many_tools_ask(kind: str, caplog: pytest.LogCaptu
         "consent: on server 'files', 5 of 7 tools ask their users before they run (3 without hints, 1 with "
         "destructiveHint=True, 1 with confirm=)"
     )
+
+
+class Logged(SdkTool):
+    """Tool object with a `run` of its own."""
+
+    async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
+        result = await super().run(arguments, context, convert_result)
+        result.content.append(TextContent(text=type(context).__module__))
+        return result
+
+
+async def test_tools_of_the_sdk_run_themselves() -> None:
+    server = MCPServer[Any]("files")
+    install(server, keys=[KEY], consent="destructive")
+
+    async def write(model: BaseModel, ctx: SdkContext[Any, Any]) -> str:
+        return type(ctx).__module__
+
+    finding.put_tool(server, Logged.from_function(write))
+    call = await User(server, {yes: ACCEPT}).call("write", model={})
+    result: Any = call.result
+    assert [block.text for block in result.content] == ["mcp.server.mcpserver.context"] * 2
+
+
+async def test_invalid_arguments_are_rejected_before_anybody_is_asked() -> None:
+    files = Files("mcpserver")
+    rejected = await User(files.server, {yes: ACCEPT}, allow_unused=True).call("delete", path=["a"])
+    assert (rejected.asked, files.done) == ([], [])
 
 
 async def test_question_cannot_be_rewritten_by_arguments() -> None:
