@@ -14,7 +14,7 @@ from mcp_types import ToolAnnotations
 
 from roundtrip.fastmcp import install
 from roundtrip.testing import served
-from tests.clients.drivers import Driver, Target, ToolCall, of_clients
+from tests.clients.drivers import Driver, Target, ToolCall, of_clients_by
 from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +64,7 @@ class Warehouse:
         return Tool.from_function(self.function(shown), name=name or shown, annotations=annotations)
 
 
-@of_clients
+@of_clients_by(lambda driver: not driver.is_nightly and not driver.starts_slowly)
 async def test_no_plain_tool_runs_without_consent(driver: Driver) -> None:
     await driver.prepare()
     shop = Warehouse()
