@@ -14,7 +14,7 @@ import copy
 from collections.abc import Awaitable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mcp_types import InputRequiredResult
 from pydantic import PrivateAttr
@@ -35,13 +35,10 @@ from roundtrip.legs.functions import read_signature
 from roundtrip.legs.requests import asking_request, holding
 from roundtrip.resolvers.signatures import hints_of
 from roundtrip.resolvers.threads import Threads
-from roundtrip.tools.confirmation import ToolConfirmation, consent_key, with_defaults
+from roundtrip.tools.confirmation import ToolConfirmation, consent_key
 from roundtrip.tools.consent_rules import CONFIRMED, ConsentPolicy, ConsentReport
 from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.registered import asking_function
-
-if TYPE_CHECKING:
-    from roundtrip.questions.markers import Marker as Question
 
 _MAX_FUNCTIONS: Final = 1000
 _FASTMCP_TRANSFORMS: Final = "fastmcp.server.transforms."
@@ -201,11 +198,7 @@ class ConsentingServer:
         is_mounted = self._installation is not serving_installation()
         server = self._mcp.name if is_mounted else None
         confirmation = ToolConfirmation.for_consent(tool.name, version=tool.version, server=server)
-
-        def confirm(arguments: Mapping[str, Any]) -> tuple[str, Question]:
-            return confirmation.named_question(with_defaults(arguments, tool.parameters))
-
-        asking.confirm = confirm
+        asking.confirm = confirmation.with_defaults_of(tool.parameters)
         if isinstance(asking, _PlainToolFunction):
             asking.tool = asking.tool_to_run = tool
             asking.is_filled_by_host = not isinstance(below, names.FunctionTool) or bool(

@@ -13,7 +13,7 @@ In a FastMCP without it, only a tool with the requested name counts as called, s
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any, Final, NamedTuple, cast
 
@@ -231,11 +231,6 @@ def injected_parameters(fn: Callable[..., Any], hints: dict[str, Any]) -> tuple[
     return tuple(dict.fromkeys([*get_dependency_parameters(fn), *by_type]))
 
 
-async def function_below(tool: Tool) -> object:
-    """Return the function behind a tool's transforms and mounts, or None if the function is not in this process."""
-    return getattr(await tool_below(tool), "fn", None)
-
-
 def runs_own_code(tool: Tool) -> bool:
     """Return True if a transform around the tool runs a function of the author's."""
     while isinstance(tool, TransformedTool):
@@ -247,8 +242,12 @@ def runs_own_code(tool: Tool) -> bool:
 
 async def tool_below(tool: Tool) -> Tool | None:
     """Return the tool behind a tool's transforms and mounts, or None if its server no longer has it."""
-    path = [found async for _, found in mounts_below(tool)]
-    return _untransformed(path[-1] if path else tool)
+    return end_of(tool, [mount async for mount in mounts_below(tool)])
+
+
+def end_of(tool: Tool, mounts: Sequence[tuple[FastMCP[Any], Tool | None]]) -> Tool | None:
+    """Return the tool behind a tool's transforms and mounts, given what `mounts_below` yields for it."""
+    return _untransformed(mounts[-1][1] if mounts else tool)
 
 
 async def mounts_below(tool: Tool) -> AsyncIterator[tuple[FastMCP[Any], Tool | None]]:

@@ -112,11 +112,12 @@ class FastMcpTools(ToolHost):
 
     async def asking_function(self, tool: names.Tool) -> FastMcpFunction | None:
         """Return the function with which a tool asks, here or on a mounted server; None if it asks nothing."""
-        below = await names.tool_below(tool)
+        mounts = [mount async for mount in names.mounts_below(tool)]
+        below = names.end_of(tool, mounts)
         function = self._function_of(tool, below)
         if function is not None:
             return function
-        async for server, inner in names.mounts_below(tool):
+        for server, inner in mounts:
             mounted = installation_in(names.low_level_of(server))
             host = mounted.tool_host if mounted is not None else None
             if inner is not None and isinstance(host, FastMcpTools):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
@@ -18,13 +18,10 @@ from roundtrip.adapters.installation import Installation
 from roundtrip.legs.functions import AskingFunction, read_signature
 from roundtrip.resolvers.threads import Threads
 from roundtrip.tools.arguments import ArgumentReader, ArgumentsRejected, mistakes_in
-from roundtrip.tools.confirmation import ToolConfirmation, with_defaults
+from roundtrip.tools.confirmation import ToolConfirmation
 from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.registered import RegisteredTool, asking_function
 from roundtrip.visibility.rules import Component
-
-if TYPE_CHECKING:
-    from roundtrip.questions.markers import Marker as Question
 
 
 def listing_of(tool: SdkTool) -> WireTool:
@@ -43,20 +40,14 @@ def listing_of(tool: SdkTool) -> WireTool:
 
 def consenting(tool: SdkTool, installation: Installation[Any]) -> RegisteredTool:
     """Return a tool that asks for consent, and then runs the given tool."""
-    spec = ToolSpec(consent=True)
     signature = read_signature(_run_tool, kind="tool", name=tool.name)
-    function = asking_function(signature, spec, {}, defaults=installation.defaults, kind=_SdkToolFunction)
+    function = asking_function(signature, ToolSpec(), {}, defaults=installation.defaults, kind=_SdkToolFunction)
     function.tool_to_run, function.installation = tool, installation
-    confirmation = ToolConfirmation.for_consent(tool.name)
-
-    def confirm(arguments: Mapping[str, Any]) -> tuple[str, Question]:
-        return confirmation.named_question(with_defaults(arguments, tool.parameters))
-
-    function.confirm = confirm
+    function.confirm = ToolConfirmation.for_consent(tool.name).with_defaults_of(tool.parameters)
     listing = listing_of(tool)
     return RegisteredTool(
         component=Component(kind="tool", name=tool.name),
-        spec=spec,
+        spec=ToolSpec(consent=True),
         function=function,
         arguments=_RawArguments(tool),
         visibility_gate=None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from types import NoneType
@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.questions.markers import NOTHING, Elicit, ExternalMarker
+from roundtrip.questions.markers import NOTHING, Elicit, ExternalMarker, Marker
 from roundtrip.text import printable, quoted
 from roundtrip.untrusted import mapping_of
 
@@ -117,6 +117,10 @@ class ToolConfirmation(NamedTuple):
                 )
         return cls(consent_key(tool), template, approve)
 
+    def with_defaults_of(self, schema: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], tuple[str, Marker]]:
+        """Return the function that makes the named question for one call, from arguments as the client sent them."""
+        return lambda arguments: self.named_question(_with_defaults(arguments, schema))
+
     def named_question(self, arguments: Mapping[str, Any]) -> tuple[str, Elicit[Confirmation] | ExternalMarker[Any]]:
         """Return the question for one call, with its name."""
         return self.key, self.question(arguments)
@@ -150,7 +154,7 @@ def consent_key(tool: str) -> str:
     return f"confirm:{tool}"
 
 
-def with_defaults(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+def _with_defaults(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments in the order of their schema, with the defaults of arguments that the client left out."""
     shown: dict[str, Any] = {}
     for name, part in mapping_of(schema.get("properties")).items():

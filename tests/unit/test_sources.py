@@ -15,7 +15,7 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imports_of, lazy_imports_of, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 48_700,
+    "code lines": 48_632,
     "code lines of the core": 6_880,
     "modules": 409,
     "imports inside of functions": 62,
