@@ -37,12 +37,13 @@ _ID: Final = re.compile(r"[SF]\d+")
 _ENTRY_TEXT: Final = """\
 If a tool must run once, a ledger has an entry for each of its calls. A call without an entry is `free`.
 `ledger/memory.py` and `ledger/sqlite.py` look up events in the table (`ledger/entry.py`), and `ledger/redis.py` sends
-the table to Redis. A property test checks that all three ledgers follow the table.
+the table to Redis. A property test checks that all ledgers follow the table.
 
 A ledger does not use timers. It applies `lapse` and `forget` when it reads an entry whose time has passed. It also
-applies `lapse` if the holder's process is certainly dead, because a supervisor has reaped it (`ledger/lease.py`). A leg
-makes a claim with `hold` or `start`. If the tool's body may run again, `reopen` can come first. Only the holder may
-claim an entry that is not `free`.
+applies `lapse` to a claim if the holder's process is certainly dead, because a supervisor has reaped it
+(`ledger/lease.py`). What a user declined stays declined until its time has passed. A leg makes a claim with `hold` or
+`start`. If the tool's body may run again, `reopen` can come first. If the leg names the epoch of a result that no
+longer counts, `void` comes first. Only the holder may claim an entry that is not `free`.
 
 Each claim on a `free` entry has an *epoch* that is greater than all earlier epochs. A holder names its epoch in each
 operation, and the ledger rejects the operation if the entry has another epoch. Therefore, a holder that was paused

@@ -31,8 +31,12 @@ class ClaimStatus(Enum):
     """Another leg has the claim."""
     SETTLED = "settled"
     """The body has run, and the ledger's answer contains the result."""
+    DECLINED = "declined"
+    """The user declined, and the ledger's answer contains what the holder recorded."""
     UNKNOWN = "unknown"
     """The body began, and its outcome is unknown."""
+    CONFLICT = "conflict"
+    """An earlier claim had another digest. The answer contains nothing else."""
 
 
 STATUS_OF: Final[Mapping[EntryState, ClaimStatus]] = {
@@ -40,6 +44,7 @@ STATUS_OF: Final[Mapping[EntryState, ClaimStatus]] = {
     EntryState.RUNNING: ClaimStatus.RUNNING,
     EntryState.LAPSED: ClaimStatus.UNKNOWN,
     EntryState.SETTLED: ClaimStatus.SETTLED,
+    EntryState.DECLINED: ClaimStatus.DECLINED,
     EntryState.UNKNOWN: ClaimStatus.UNKNOWN,
 }
 
@@ -55,11 +60,11 @@ class ClaimAnswer:
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
     """The values that earlier holders noted; empty unless the claim was granted."""
     epoch: int = field(default=0, compare=False)
-    """A granted claim's number. Each new claim gets a greater number. The holder passes its number with every
-    write.
+    """The number of the claim that was granted, or of the claim that the answer describes. Each new claim gets a
+    greater number. The holder passes its number with every write.
     """
     lease: float = field(default=math.inf, compare=False)
-    """The seconds until the lease ends, if another leg has the claim."""
+    """The seconds until the lease ends, if another leg has the claim, or until a decline lapses."""
 
 
 class LedgerDown(Exception):
@@ -77,7 +82,7 @@ class Ledger(Protocol):
     successor wrote.
 
     `claim` and `wait` treat a lease as ended when its time has passed, or when `lease.is_buried` reports that the
-    holder's process is dead.
+    holder's process is dead. A decline ends only when its time has passed.
     """
 
     @property
@@ -96,6 +101,9 @@ class Ledger(Protocol):
         rerun: bool = False,
         tentative: bool = False,
         account: str | None = None,
+        is_bound: bool = False,
+        notes: Mapping[str, str] | None = None,
+        voids: int | None = None,
     ) -> ClaimAnswer:
         """Claim a free entry. If the holder claims its entry again, the epoch stays the same.
 
@@ -110,6 +118,10 @@ class Ledger(Protocol):
                 free again. So the holder must claim the entry again, without `tentative`, right before the body begins.
                 A tentative claim that arrives after the body began changes nothing.
             account: The entry's owner. A ledger with a size limit does not let one account fill it.
+            is_bound: If the entry has another `answers_digest`, answer `CONFLICT` and change nothing. A free entry
+                without notes has no digest.
+            notes: Values to note if the claim is granted. The answer's notes include them.
+            voids: If the entry is settled and has this epoch, drop its result first, and keep its notes.
         """
         ...
 
@@ -119,10 +131,27 @@ class Ledger(Protocol):
         """
         ...
 
-    async def settle(self, key: str, *, holder: str, epoch: int, result: str | None, keep: float) -> bool:
+    async def settle(
+        self,
+        key: str,
+        *,
+        holder: str,
+        epoch: int,
+        result: str | None,
+        keep: float,
+        declined_for: float | None = None,
+    ) -> bool:
         """Record the body's result, or None if its outcome will never be known.
 
         If the holder records the same result again, return True.
+
+        Args:
+            key: The call.
+            holder: As for `claim`.
+            epoch: The claim's epoch.
+            result: The text that later claims get.
+            keep: As for `claim`.
+            declined_for: If given, record that the user declined. The entry is free again after this many seconds.
         """
         ...
 
@@ -130,7 +159,9 @@ class Ledger(Protocol):
         """Store a named value for the next holder."""
         ...
 
-    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
+    async def release(
+        self, key: str, *, holder: str, epoch: int | None = None, notes: Mapping[str, str] | None = None
+    ) -> None:
         """Release a claim, and keep its notes.
 
         Args:
@@ -138,6 +169,7 @@ class Ledger(Protocol):
             holder: As for `claim`.
             epoch: The claim's epoch, or None if the holder never received it. None releases the claim whatever its
                 epoch is.
+            notes: Values to note if the holder may release the claim.
         """
         ...
 

@@ -3,8 +3,9 @@
 `MemoryLedger`, `SqliteLedger` and `PostgresLedger` store these entries. `RedisLedger` implements the same rules in Lua.
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -40,8 +41,8 @@ class LedgerEntry:
         return _ENTRY_BYTES + len(self.result or "") + sum(len(name) + len(text) for name, text in self.notes.items())
 
     def advance(self, now: float) -> None:
-        """End the lease if its time has passed or the holder's process is dead."""
-        if self.lapses <= now or is_buried(self.holder):
+        """End the lease if its time has passed or the holder's process is dead. A decline outlives the process."""
+        if self.lapses <= now or (self.state is not EntryState.DECLINED and is_buried(self.holder)):
             self.apply(EntryEvent.LAPSE)
 
     def write(self, event: EntryEvent, *, holder: str, epoch: int | None) -> bool:
@@ -53,9 +54,8 @@ class LedgerEntry:
         status = STATUS_OF.get(self.state)
         if status is None:
             return None
-        if status is ClaimStatus.RUNNING:
-            return ClaimAnswer(status, self.answers_digest, lease=self.lapses - now)
-        return ClaimAnswer(status, self.answers_digest, self.result)
+        lease = self.lapses - now if status in (ClaimStatus.RUNNING, ClaimStatus.DECLINED) else math.inf
+        return ClaimAnswer(status, self.answers_digest, self.result, epoch=self.epoch, lease=lease)
 
     def apply(self, event: EntryEvent) -> bool:
         """Apply an event. Return False and change nothing if the state machine has no matching transition."""
@@ -64,6 +64,13 @@ class LedgerEntry:
             return False
         self.state = target
         return True
+
+
+def settling_event(result: str | None, declined_for: float | None) -> EntryEvent:
+    """Return the event that `settle` applies."""
+    if declined_for is not None:
+        return EntryEvent.DECLINE
+    return EntryEvent.LOSE if result is None else EntryEvent.SETTLE
 
 
 class EntryLedger(ABC):
@@ -101,10 +108,18 @@ class EntryLedger(ABC):
         rerun: bool = False,
         tentative: bool = False,
         account: str | None = None,
+        is_bound: bool = False,
+        notes: Mapping[str, str] | None = None,
+        voids: int | None = None,
     ) -> ClaimAnswer:
         """Implement `Ledger.claim`."""
 
         def claim(entry: LedgerEntry, now: float) -> ClaimAnswer:
+            is_other = is_bound and entry.answers_digest != answers_digest
+            if is_other and (entry.notes or entry.state is not EntryState.FREE):
+                return ClaimAnswer(ClaimStatus.CONFLICT)
+            if entry.epoch == voids:
+                entry.apply(EntryEvent.VOID)
             # The holder's body began before the lease lapsed, so apply `START` even if the claim is tentative.
             has_begun = rerun and entry.state is EntryState.LAPSED and entry.holder == holder
             if rerun:
@@ -118,6 +133,7 @@ class EntryLedger(ABC):
                 entry.epoch = max(entry.epoch + 1, self._next_epoch(now))
             entry.answers_digest, entry.account = answers_digest, account
             entry.lapses, entry.expires = now + lease, now + keep
+            entry.notes.update(notes or {})
             return ClaimAnswer(ClaimStatus.GRANTED, answers_digest, notes=dict(entry.notes), epoch=entry.epoch)
 
         return await self._change(key, claim, with_notes=True)
@@ -133,15 +149,26 @@ class EntryLedger(ABC):
 
         return await self._change(key, renew)
 
-    async def settle(self, key: str, *, holder: str, epoch: int, result: str | None, keep: float) -> bool:
+    async def settle(
+        self,
+        key: str,
+        *,
+        holder: str,
+        epoch: int,
+        result: str | None,
+        keep: float,
+        declined_for: float | None = None,
+    ) -> bool:
         """Implement `Ledger.settle`."""
-        event = EntryEvent.LOSE if result is None else EntryEvent.SETTLE
+        event = settling_event(result, declined_for)
 
         def settle(entry: LedgerEntry, now: float) -> bool:
-            is_another = entry.state is EntryState.SETTLED and result != entry.result
+            is_another = entry.state in (EntryState.SETTLED, EntryState.DECLINED) and result != entry.result
             written = not is_another and entry.write(event, holder=holder, epoch=epoch)
             if written:
                 entry.result, entry.expires = result, now + keep
+                if declined_for is not None:
+                    entry.lapses = now + declined_for
             return written
 
         settled = await self._change(key, settle)
@@ -169,9 +196,16 @@ class EntryLedger(ABC):
 
         return await self._change(key, count, with_notes=True)
 
-    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
+    async def release(
+        self, key: str, *, holder: str, epoch: int | None = None, notes: Mapping[str, str] | None = None
+    ) -> None:
         """Implement `Ledger.release`."""
-        await self._change(key, lambda entry, _now: entry.write(EntryEvent.RELEASE, holder=holder, epoch=epoch))
+
+        def release(entry: LedgerEntry, _now: float) -> None:
+            if entry.write(EntryEvent.RELEASE, holder=holder, epoch=epoch):
+                entry.notes.update(notes or {})
+
+        await self._change(key, release)
         self._waiting.wake(key)
 
     async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:

@@ -15,6 +15,7 @@ class EntryState(TableName):
         "lapsed", "The lease ended while the body ran. Other legs get an error, because the outcome is unknown."
     )
     SETTLED = named("settled", "The body has ended, and the entry has its result.")
+    DECLINED = named("declined", "The user declined, and the entry has the answer for later legs until it lapses.")
     UNKNOWN = named("unknown", "The holder recorded that the outcome will never be known.")
 
 
@@ -29,12 +30,14 @@ class EntryEvent(TableName):
     RENEW = named("renew", "The holder extends its lease.")
     NOTE = named("note", "The holder records a value for later holders.")
     SETTLE = named("settle", "The holder records the result, and may record the same result again.")
+    DECLINE = named("decline", "The holder records that the user declined, and may record the same text again.")
     LOSE = named("lose", "The holder records that the outcome will never be known.")
     RELEASE = named("release", "The holder releases the claim.")
-    LAPSE = named("lapse", "The lease ends.")
+    LAPSE = named("lapse", "The lease ends, or the time for which the user's decline counts.")
     REOPEN = named(
         "reopen", 'A leg claims the call again, because the tool allows a second run (`on_unknown="rerun"`).'
     )
+    VOID = named("void", "A leg drops a result that no longer counts, and claims the call again. The notes stay.")
     FORGET = named("forget", "The retention time has passed, and the entry is deleted with its notes.")
 
 
@@ -48,11 +51,13 @@ ENTRY_MACHINE: Final = MachineTable(
         ("held running lapsed", EntryEvent.RENEW, "held running running"),
         ("held running lapsed", EntryEvent.NOTE, "held running lapsed"),
         ("running lapsed settled unknown", EntryEvent.SETTLE, "settled"),
+        ("held running lapsed declined", EntryEvent.DECLINE, "declined"),
         ("running lapsed unknown", EntryEvent.LOSE, "unknown"),
         ("held running lapsed", EntryEvent.RELEASE, "free"),
-        ("held running", EntryEvent.LAPSE, "free lapsed"),
+        ("held running declined", EntryEvent.LAPSE, "free lapsed free"),
         ("lapsed unknown", EntryEvent.REOPEN, "free"),
-        ("free held running lapsed settled unknown", EntryEvent.FORGET, "free"),
+        ("settled", EntryEvent.VOID, "free"),
+        ("free held running lapsed settled declined unknown", EntryEvent.FORGET, "free"),
     ],
 )
 """The state machine of a ledger entry. Each claim of a free entry gets a new epoch. Writes with an older epoch are

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from roundtrip.connections.redis import RedisConnections, RedisDown, RedisScript, Word, redis_text
 from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus, LedgerDown, Reach
+from roundtrip.ledger.entry import settling_event
 from roundtrip.ledger.lease import buried_processes
 from roundtrip.ledger.machines import ENTRY_MACHINE, EntryEvent, EntryState
 from roundtrip.ledger.redis_tasks import RedisCallStore
@@ -14,8 +15,8 @@ from roundtrip.ledger.waiting import Waiting
 from roundtrip.system import SYSTEM, System
 
 # A script is atomic and reads the Redis server's clock, which all instances share. The script's transitions come from
-# `ENTRY_MACHINE`. An entry is a hash with five fields. A settled entry also has a result field. Each note is one more
-# field, whose name begins with a colon.
+# `ENTRY_MACHINE`. An entry is a hash with five fields. A settled or declined entry also has a result field. Each note
+# is one more field, whose name begins with a colon.
 _ENTRY: Final = f"""
 local target = {{{",".join(f"['{state} {event}']='{end}'" for (state, event), end in ENTRY_MACHINE.targets.items())}}}
 local t = redis.call('TIME')
@@ -27,26 +28,32 @@ if target[state .. ' lapse'] and tonumber(e[4]) <= now then state = target[state
 # `buried` lists the dead processes, separated by spaces.
 _BURY: Final = """
 local process = string.match(e[2] or '', '^(%x+)%.')
-if process and string.find(' ' .. buried .. ' ', ' ' .. process .. ' ', 1, true) then
+if process and state ~= 'declined' and string.find(' ' .. buried .. ' ', ' ' .. process .. ' ', 1, true) then
   state = target[state .. ' lapse'] or state
 end
 """
 _CLAIM: Final = RedisScript(
     _ENTRY
-    + "local digest, holder, lease, keep, event, rerun, buried = unpack(ARGV)"
+    + "local digest, holder, lease, keep, event, rerun, buried, is_bound, voids = unpack(ARGV)"
     + _BURY
     + """
+-- A free entry with more fields than these has notes. A lapsed decline still has its result.
+if is_bound == '1' and e[5] ~= digest and (state ~= 'free' or redis.call('HLEN', KEYS[1]) > (e[6] and 6 or 5)) then
+  return {'conflict'}
+end
+if e[3] == voids then state = target[state .. ' void'] or state end
 if rerun == '1' then
   if state == 'lapsed' and e[2] == holder then event = 'start' end
   state = target[state .. ' reopen'] or state
 end
 local is_free = state == 'free'
 local claimed = (is_free or e[2] == holder) and target[state .. ' ' .. event]
-if not claimed then return {state, e[5], e[6], e[4] - now} end
+if not claimed then return {state, e[5], e[6], e[4] - now, e[3]} end
 local epoch = e[3]
 if is_free then epoch = string.format('%.0f', math.max((e[3] or 0) + 1, t[1] * 1000000 + t[2])) end
 -- Before all other writes: Redis with full memory rejects it only as the first write of a script.
-redis.call('HSET', KEYS[1], 'state', claimed, 'holder', holder, 'epoch', epoch, 'digest', digest, 'lapses', now + lease)
+redis.call('HSET', KEYS[1], 'state', claimed, 'holder', holder, 'epoch', epoch, 'digest', digest, 'lapses', now + lease,
+  unpack(ARGV, 10))
 if is_free then redis.call('HDEL', KEYS[1], 'result') end
 redis.call('PEXPIRE', KEYS[1], keep)
 return {'granted', digest, false, 0, epoch, redis.call('HGETALL', KEYS[1])}
@@ -55,12 +62,11 @@ return {'granted', digest, false, 0, epoch, redis.call('HGETALL', KEYS[1])}
 _WRITE: Final = RedisScript(
     _ENTRY
     + """
-local event, holder, epoch, lease, keep, channel, name, value = unpack(ARGV)
+local event, holder, epoch, lease, keep, channel, _, value = unpack(ARGV)
 local written = target[state .. ' ' .. event]
 if not written or e[2] ~= holder or (epoch ~= '' and e[3] ~= epoch) then return 0 end
-if state == 'settled' and e[6] ~= value then return 0 end
-redis.call('HSET', KEYS[1], 'state', written)
-if name then redis.call('HSET', KEYS[1], name, value) end
+if (state == 'settled' or state == 'declined') and (e[6] or nil) ~= value then return 0 end
+redis.call('HSET', KEYS[1], 'state', written, unpack(ARGV, 7))
 if lease ~= '' then redis.call('HSET', KEYS[1], 'lapses', now + lease) end
 if keep ~= '' then redis.call('PEXPIRE', KEYS[1], keep) end
 if written == 'free' and redis.call('HLEN', KEYS[1]) <= 5 then redis.call('DEL', KEYS[1]) end
@@ -74,7 +80,7 @@ _LOOK: Final = RedisScript(
     + _BURY
     + """
 if state == 'free' then return false end
-return {state, e[5], e[6], e[4] - now}
+return {state, e[5], e[6], e[4] - now, e[3]}
 """
 )
 _COUNT: Final = RedisScript("""
@@ -136,22 +142,35 @@ class RedisLedger:
         rerun: bool = False,
         tentative: bool = False,
         account: str | None = None,
+        is_bound: bool = False,
+        notes: Mapping[str, str] | None = None,
+        voids: int | None = None,
     ) -> ClaimAnswer:
         """Implement `Ledger.claim`. This ledger ignores `account`, because Redis limits its own memory."""
         event = EntryEvent.HOLD if tentative else EntryEvent.START
         times = [_milliseconds(lease), _milliseconds(keep)]
-        args = [answers_digest, holder, *times, event.value, "1" if rerun else "0", _buried_names()]
+        options: list[Word] = ["1" if is_bound else "0", "" if voids is None else voids, *_note_fields(notes)]
+        args = [answers_digest, holder, *times, event.value, "1" if rerun else "0", _buried_names(), *options]
         return _parse_answer(await self._run(_CLAIM, key, args)) or ClaimAnswer(ClaimStatus.UNKNOWN)
 
     async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
         """Implement `Ledger.renew`."""
         return await self._write(EntryEvent.RENEW, key, holder, epoch, lease=lease)
 
-    async def settle(self, key: str, *, holder: str, epoch: int, result: str | None, keep: float) -> bool:
+    async def settle(
+        self,
+        key: str,
+        *,
+        holder: str,
+        epoch: int,
+        result: str | None,
+        keep: float,
+        declined_for: float | None = None,
+    ) -> bool:
         """Implement `Ledger.settle`."""
-        if result is None:
-            return await self._write(EntryEvent.LOSE, key, holder, epoch, keep=keep, is_announced=True)
-        return await self._write(EntryEvent.SETTLE, key, holder, epoch, "result", result, keep=keep, is_announced=True)
+        event = settling_event(result, declined_for)
+        fields = [] if result is None else ["result", result]
+        return await self._write(event, key, holder, epoch, *fields, lease=declined_for, keep=keep, is_announced=True)
 
     async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int) -> bool:
         """Implement `Ledger.note`."""
@@ -161,9 +180,11 @@ class RedisLedger:
         """Implement `Ledger.count`."""
         return bool(await self._run(_COUNT, key, [item, most, _milliseconds(keep)]))
 
-    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
+    async def release(
+        self, key: str, *, holder: str, epoch: int | None = None, notes: Mapping[str, str] | None = None
+    ) -> None:
         """Implement `Ledger.release`."""
-        await self._write(EntryEvent.RELEASE, key, holder, epoch, is_announced=True)
+        await self._write(EntryEvent.RELEASE, key, holder, epoch, *_note_fields(notes), is_announced=True)
 
     async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
         """Implement `Ledger.wait`. While legs wait, their event loop listens for announcements on one connection."""
@@ -183,16 +204,16 @@ class RedisLedger:
         key: str,
         holder: str,
         epoch: int | None,
-        *field: str,
+        *fields: str,
         lease: float | None = None,
         keep: float | None = None,
         is_announced: bool = False,
     ) -> bool:
-        """Apply an event from the holder, and optionally set one field of the entry."""
+        """Apply an event from the holder, and set fields of the entry: their names and values."""
         times = ["" if seconds is None else _milliseconds(seconds) for seconds in (lease, keep)]
         fence = "" if epoch is None else epoch
         channel = self._channel if is_announced else ""
-        return bool(await self._run(_WRITE, key, [event.value, holder, fence, *times, channel, *field]))
+        return bool(await self._run(_WRITE, key, [event.value, holder, fence, *times, channel, *fields]))
 
     def _name(self, key: str) -> str:
         call, _, part = key.partition("/")
@@ -209,12 +230,14 @@ def _parse_answer(answer: Any) -> ClaimAnswer | None:
     if not answer:
         return None
     try:
-        state, digest, result, lease, *granted = answer
+        if answer == [b"conflict"]:
+            return ClaimAnswer(ClaimStatus.CONFLICT)
+        state, digest, result, lease, epoch, *granted = answer
         if not granted:
             text = None if result is None else redis_text(result)
-            return ClaimAnswer(STATUS_OF[EntryState(redis_text(state))], redis_text(digest), text, lease=lease / 1000)
-        epoch, fields = granted
-        pairs = iter(fields)
+            status = STATUS_OF[EntryState(redis_text(state))]
+            return ClaimAnswer(status, redis_text(digest), text, epoch=int(epoch), lease=lease / 1000)
+        pairs = iter(granted[0])
         notes = {
             redis_text(name)[1:]: redis_text(value)
             for name, value in zip(pairs, pairs, strict=True)
@@ -223,6 +246,11 @@ def _parse_answer(answer: Any) -> ClaimAnswer | None:
         return ClaimAnswer(ClaimStatus.GRANTED, redis_text(digest), notes=notes, epoch=int(epoch))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise LedgerDown("the ledger on Redis cannot be used: an entry has an unknown format") from error
+
+
+def _note_fields(notes: Mapping[str, str] | None) -> list[str]:
+    """Return the names and values of the fields for notes."""
+    return [word for name, value in (notes or {}).items() for word in (f":{name}", value)]
 
 
 def _buried_names() -> str:

@@ -26,9 +26,8 @@ class EpochKeeper:
     async def renew(self, key: str, *, holder: str, lease: float, epoch: int | None = None) -> bool:
         return await self.ledger.renew(key, holder=holder, epoch=self._epoch(key, holder, epoch), lease=lease)
 
-    async def settle(self, key: str, *, holder: str, result: str | None, keep: float, epoch: int | None = None) -> bool:
-        own = self._epoch(key, holder, epoch)
-        return await self.ledger.settle(key, holder=holder, epoch=own, result=result, keep=keep)
+    async def settle(self, key: str, *, holder: str, epoch: int | None = None, **more: Any) -> bool:
+        return await self.ledger.settle(key, holder=holder, epoch=self._epoch(key, holder, epoch), **more)
 
     async def note(self, key: str, name: str, value: str, *, holder: str, epoch: int | None = None) -> bool:
         return await self.ledger.note(key, name, value, holder=holder, epoch=self._epoch(key, holder, epoch))

@@ -190,7 +190,7 @@ class Silent(MemoryLedger):
     async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
         raise LedgerDown("nothing is heard of it")
 
-    async def release(self, key: str, *, holder: str, epoch: int | None = None) -> None:
+    async def release(self, key: str, *, holder: str, **more: Any) -> None:
         raise LedgerDown("nothing is heard of it")
 
 

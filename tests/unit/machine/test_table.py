@@ -69,7 +69,7 @@ def test_missing_arrow_is_an_error_with_evidence() -> None:
 
 
 def test_an_illegal_event_of_an_entry_names_the_entry() -> None:
-    told = "cannot 'renew' an entry that is 'settled'; allowed here: settle, forget"
+    told = "cannot 'renew' an entry that is 'settled'; allowed here: settle, void, forget"
     with pytest.raises(IllegalTransition, match=told):
         ENTRY_MACHINE.follow(EntryState.SETTLED, EntryEvent.RENEW)
 
