@@ -23,12 +23,14 @@ MOMENT = 0.002
 """A lease or a time to keep that has ended after a pause."""
 
 HOLDERS = st.sampled_from(["one", "two"])
+NOTES = st.none() | st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"))
 SEEN_AS = {
     EntryState.FREE: None,
     EntryState.HELD: ClaimStatus.RUNNING,
     EntryState.RUNNING: ClaimStatus.RUNNING,
     EntryState.LAPSED: ClaimStatus.UNKNOWN,
     EntryState.SETTLED: ClaimStatus.SETTLED,
+    EntryState.DECLINED: ClaimStatus.DECLINED,
     EntryState.UNKNOWN: ClaimStatus.UNKNOWN,
 }
 
@@ -48,6 +50,11 @@ class Model:
 
     def may(self, event: EntryEvent) -> bool:
         return (EntryState(self.state), event) in ENTRY_MACHINE.targets
+
+    @property
+    def has_digest(self) -> bool:
+        """Return True if a bound claim needs the entry's digest."""
+        return self.state != EntryState.FREE or bool(self.notes)
 
     def apply(self, event: EntryEvent) -> bool:
         trigger: Any = vars(self)["trigger"]
@@ -70,25 +77,49 @@ class LedgerRules(RuleBasedStateMachine):
     def pause(self) -> None:
         self.portal.call(anyio.sleep, MOMENT * 3)
 
+    def draw_epoch(self, data: st.DataObject, *others: None) -> int | None:
+        return data.draw(st.sampled_from([*others, *self.epochs[-3:]]))
+
     @rule(
-        holder=HOLDERS, digest=st.sampled_from("ab"), tentative=st.booleans(), rerun=st.booleans(), dies=st.booleans()
+        holder=HOLDERS,
+        digest=st.sampled_from("ab"),
+        notes=NOTES,
+        options=st.sets(st.sampled_from(["tentative", "rerun", "is_bound"])),
+        dies=st.booleans(),
+        data=st.data(),
     )
-    def claim(self, holder: str, digest: str, tentative: bool, rerun: bool, dies: bool) -> None:
+    def claim(
+        self, holder: str, digest: str, notes: dict[str, str] | None, options: set[str], dies: bool, data: st.DataObject
+    ) -> None:
         model = self.model
-        lease = MOMENT if dies else LONG
+        asked: dict[str, Any] = dict.fromkeys(options, True)
+        tentative, rerun = "tentative" in options, "rerun" in options
+        voids = self.draw_epoch(data, None)
         answer: ClaimAnswer = self.run(
-            self.ledger.claim, digest, holder=holder, lease=lease, keep=LONG, tentative=tentative, rerun=rerun
+            self.ledger.claim,
+            digest,
+            holder=holder,
+            lease=MOMENT if dies else LONG,
+            keep=LONG,
+            notes=notes,
+            voids=voids,
+            **asked,
         )
+        if "is_bound" in options and model.has_digest and digest != model.digest:
+            assert answer == ClaimAnswer(ClaimStatus.CONFLICT)
+            return
+        if voids == model.epoch:
+            model.apply(EntryEvent.VOID)
         if rerun and model.may(EntryEvent.REOPEN):
             tentative = tentative and not (model.state == "lapsed" and model.holder == holder)
             model.apply(EntryEvent.REOPEN)
         was_free = model.state == EntryState.FREE
         event = EntryEvent.HOLD if tentative else EntryEvent.START
         if not (was_free or model.holder == holder) or not model.may(event):
-            assert (answer.status, answer.answers_digest) == (SEEN_AS[EntryState(model.state)], model.digest)
-            assert answer.result == model.result
+            self.describes_the_entry(answer)
             return
         model.apply(event)
+        model.notes.update(notes or {})
         assert answer == ClaimAnswer(ClaimStatus.GRANTED, digest, notes=model.notes)
         if was_free:
             assert answer.epoch > max(self.epochs)
@@ -107,7 +138,7 @@ class LedgerRules(RuleBasedStateMachine):
 
     @rule(holder=HOLDERS, data=st.data(), dies=st.booleans())
     def renew(self, holder: str, data: st.DataObject, dies: bool) -> None:
-        epoch = data.draw(st.sampled_from(self.epochs[-3:]))
+        epoch = self.draw_epoch(data)
         renewed = self.run(self.ledger.renew, holder=holder, epoch=epoch, lease=MOMENT if dies else LONG)
         assert renewed == self.write(EntryEvent.RENEW, holder, epoch)
         if renewed and dies:
@@ -116,34 +147,49 @@ class LedgerRules(RuleBasedStateMachine):
 
     @rule(holder=HOLDERS, data=st.data(), name=st.sampled_from("xy"), value=st.sampled_from("12"))
     def note(self, holder: str, data: st.DataObject, name: str, value: str) -> None:
-        epoch = data.draw(st.sampled_from(self.epochs[-3:]))
+        epoch = self.draw_epoch(data)
         noted = self.run(self.ledger.note, name, value, holder=holder, epoch=epoch)
         assert noted == self.write(EntryEvent.NOTE, holder, epoch)
         if noted:
             self.model.notes[name] = value
 
-    @rule(holder=HOLDERS, data=st.data(), result=st.sampled_from([None, "r", "s"]), forgotten=st.booleans())
-    def settle(self, holder: str, data: st.DataObject, result: str | None, forgotten: bool) -> None:
-        epoch = data.draw(st.sampled_from(self.epochs[-3:]))
+    @rule(
+        holder=HOLDERS,
+        data=st.data(),
+        result=st.sampled_from([None, "r", "s"]),
+        forgotten=st.booleans(),
+        declined_for=st.sampled_from([None, MOMENT, LONG]),
+    )
+    def settle(
+        self, holder: str, data: st.DataObject, result: str | None, forgotten: bool, declined_for: float | None
+    ) -> None:
+        epoch = self.draw_epoch(data)
         keep = MOMENT if forgotten else LONG
-        settled = self.run(self.ledger.settle, holder=holder, epoch=epoch, result=result, keep=keep)
+        # Leave out the option where it is not used, as legs without it do.
+        more = {} if declined_for is None else {"declined_for": declined_for}
+        settled = self.run(self.ledger.settle, holder=holder, epoch=epoch, result=result, keep=keep, **more)
         model = self.model
-        if model.state == EntryState.SETTLED and result != model.result:
+        if model.state in (EntryState.SETTLED, EntryState.DECLINED) and result != model.result:
             assert not settled
             return
-        assert settled == self.write(EntryEvent.SETTLE if result is not None else EntryEvent.LOSE, holder, epoch)
+        event = EntryEvent.LOSE if result is None else EntryEvent.SETTLE
+        assert settled == self.write(EntryEvent.DECLINE if more else event, holder, epoch)
         if settled:
             model.result = result
         if settled and forgotten:
             self.pause()
             model.apply(EntryEvent.FORGET)
             model.notes.clear()
+        elif settled and declined_for == MOMENT:
+            self.pause()
+            model.apply(EntryEvent.LAPSE)
 
-    @rule(holder=HOLDERS, data=st.data())
-    def release(self, holder: str, data: st.DataObject) -> None:
-        epoch = data.draw(st.sampled_from([None, *self.epochs[-3:]]))
-        self.run(self.ledger.release, holder=holder, epoch=epoch)
-        self.write(EntryEvent.RELEASE, holder, epoch)
+    @rule(holder=HOLDERS, data=st.data(), notes=NOTES)
+    def release(self, holder: str, data: st.DataObject, notes: dict[str, str] | None) -> None:
+        epoch = self.draw_epoch(data, None)
+        self.run(self.ledger.release, holder=holder, epoch=epoch, notes=notes)
+        if self.write(EntryEvent.RELEASE, holder, epoch):
+            self.model.notes.update(notes or {})
 
     @invariant()
     def is_seen_as_the_table_says(self) -> None:
@@ -152,8 +198,17 @@ class LedgerRules(RuleBasedStateMachine):
         if seen is None:
             assert model.state == EntryState.FREE
         else:
-            assert (seen.status, seen.answers_digest) == (SEEN_AS[EntryState(model.state)], model.digest)
-            assert seen.result == model.result
+            self.describes_the_entry(seen)
+
+    def describes_the_entry(self, answer: ClaimAnswer) -> None:
+        """Check an answer to a leg that does not have the claim."""
+        model = self.model
+        assert answer == ClaimAnswer(
+            SEEN_AS[EntryState(model.state)] or ClaimStatus.GRANTED, model.digest, model.result
+        )
+        assert answer.epoch == model.epoch
+        if answer.status is ClaimStatus.DECLINED:
+            assert 0 < answer.lease <= LONG
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -3,9 +3,10 @@
 import pytest
 
 from roundtrip.engine import interruptions
+from tests.interaction.ledger.holders import ledger
 from tests.kit.stores import cluster, postgres, redis, started
 
-__all__ = ["cluster", "postgres", "redis", "started"]
+__all__ = ["cluster", "ledger", "postgres", "redis", "started"]
 
 
 @pytest.fixture

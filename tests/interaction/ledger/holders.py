@@ -1,10 +1,28 @@
-"""A ledger whose holders remember their epochs."""
+"""Ledgers of every kind whose holders remember their epochs."""
 
-from typing import Any
+import itertools
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, Final
 
-from roundtrip.ledger import ClaimAnswer, ClaimStatus, Ledger
+import pytest
 
-__all__ = ["EpochKeeper"]
+from roundtrip.ledger import (
+    ClaimAnswer,
+    ClaimStatus,
+    Ledger,
+    MemoryLedger,
+    PostgresLedger,
+    RedisLedger,
+    SqliteLedger,
+)
+from tests.kit.programs import needs
+from tests.kit.stores import KINDS
+
+__all__ = ["LONG", "EpochKeeper", "claim", "ledger"]
+
+LONG: Final = 60.0
+_SCHEMAS: Final = itertools.count()
 
 
 class EpochKeeper:
@@ -34,3 +52,27 @@ class EpochKeeper:
 
     def _epoch(self, key: str, holder: str, given: int | None) -> int:
         return given if given is not None else self._epochs.get((key, holder), 0)
+
+
+@pytest.fixture(params=[*KINDS, pytest.param("cluster", marks=needs("redis"))])
+async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[EpochKeeper]:
+    made: Ledger
+    if request.param == "memory":
+        made = MemoryLedger()
+    elif request.param == "sqlite":
+        made = SqliteLedger(tmp_path / "ledger.db", durable=False)
+    elif request.param == "redis":
+        made = RedisLedger(request.getfixturevalue("redis").url, prefix=request.node.name)
+    elif request.param == "postgres":
+        made = PostgresLedger(request.getfixturevalue("postgres").url, schema=f"s{next(_SCHEMAS)}")
+    else:
+        made = RedisLedger(request.getfixturevalue("cluster"), prefix=request.node.name, cluster=True)
+    yield EpochKeeper(made)
+    await made.aclose()
+
+
+async def claim(
+    ledger: EpochKeeper, key: str = "call", answers_digest: str = "a", holder: str = "one", **more: Any
+) -> ClaimAnswer:
+    asked: dict[str, Any] = {"holder": holder, "lease": LONG, "keep": LONG, **more}
+    return await ledger.claim(key, answers_digest, **asked)

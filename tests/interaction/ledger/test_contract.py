@@ -1,9 +1,7 @@
 """The contract of ledgers, the same for all."""
 
 import asyncio
-import itertools
 import sqlite3
-from collections.abc import AsyncGenerator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ from roundtrip.ledger import (
     Ledger,
     LedgerDown,
     MemoryLedger,
-    PostgresLedger,
     Reach,
     RedisLedger,
     SqliteLedger,
@@ -28,40 +25,12 @@ from roundtrip.ledger.lease import bury
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.system import System
 from roundtrip.testing import Clock
-from tests.interaction.ledger.holders import EpochKeeper
-from tests.kit.programs import needs
-from tests.kit.stores import KINDS
+from tests.interaction.ledger.holders import LONG, EpochKeeper, claim
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
 
-LONG = 60.0
-_SCHEMAS = itertools.count()
 SHORT = 0.05
-
-
-@pytest.fixture(params=[*KINDS, pytest.param("cluster", marks=needs("redis"))])
-async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[EpochKeeper]:
-    made: Ledger
-    if request.param == "memory":
-        made = MemoryLedger()
-    elif request.param == "sqlite":
-        made = SqliteLedger(tmp_path / "ledger.db", durable=False)
-    elif request.param == "redis":
-        made = RedisLedger(request.getfixturevalue("redis").url, prefix=request.node.name)
-    elif request.param == "postgres":
-        made = PostgresLedger(request.getfixturevalue("postgres").url, schema=f"s{next(_SCHEMAS)}")
-    else:
-        made = RedisLedger(request.getfixturevalue("cluster"), prefix=request.node.name, cluster=True)
-    yield EpochKeeper(made)
-    await made.aclose()
-
-
-async def claim(
-    ledger: EpochKeeper, key: str = "call", answers_digest: str = "a", holder: str = "one", **more: Any
-) -> ClaimAnswer:
-    asked: dict[str, Any] = {"holder": holder, "lease": LONG, "keep": LONG, **more}
-    return await ledger.claim(key, answers_digest, **asked)
 
 
 async def test_second_claimer_learns_of_the_running_holder(ledger: EpochKeeper) -> None:
