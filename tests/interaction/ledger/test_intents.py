@@ -101,6 +101,14 @@ async def test_a_decline_wakes_those_who_wait(monkeypatch: pytest.MonkeyPatch, l
     assert seen == [DECLINED]
 
 
+async def test_a_decline_may_have_no_text(ledger: EpochKeeper) -> None:
+    await claim(ledger)
+    for _ in range(2):
+        assert await ledger.settle("call", holder="one", result=None, keep=LONG, declined_for=LONG)
+    assert not await ledger.settle("call", holder="one", result="no", keep=LONG, declined_for=LONG)
+    assert await claim(ledger, holder="two") == ClaimAnswer(ClaimStatus.DECLINED, "a")
+
+
 async def test_a_bound_claim_conflicts_with_another_digest_and_changes_nothing(ledger: EpochKeeper) -> None:
     epoch = 0
     ends: dict[str, dict[str, Any]] = {
@@ -122,7 +130,10 @@ async def test_a_bound_claim_conflicts_with_another_digest_and_changes_nothing(l
         after = await ledger.wait(key, patience=0)
         assert before is not None
         assert (after, after.epoch) == (before, before.epoch)
-    # The holder's own claim keeps its lease and its notes.
+    await claim(ledger, "without notes", tentative=True)
+    assert await bound("without notes", "b") == CONFLICT
+    # The same arguments find the entry, and the holder's own claim keeps its notes.
+    assert await bound("declined", "a") == DECLINED
     granted = ClaimAnswer(ClaimStatus.GRANTED, "a", notes=NOTED)
     assert await claim(ledger, "held", is_bound=True, tentative=True) == granted
     await ledger.release("held", holder="one")

@@ -130,3 +130,22 @@ async def test_leg_takes_few_round_trips_to_redis(
     await warm_up(stall, monitor)
     assert await trips(stall, tool, monitor) == expected
     await ledger.aclose()
+
+
+@needs("redis")
+async def test_each_operation_with_notes_is_one_request(redis: RedisServer, monitor: Monitor) -> None:
+    ledger = RedisLedger(redis.url, prefix="notes")
+    asked: dict[str, Any] = {"holder": "one", "lease": 60, "keep": 60, "is_bound": True, "notes": {"a": "1", "b": "2"}}
+    sent: list[list[str]] = []
+    # The first pass opens the connection, and loads the scripts.
+    for key in ("first", "second"):
+        monitor.commands()
+        await ledger.claim(key, "a", **asked)
+        await ledger.release(key, holder="one", notes={"a": "2", "c": "3"})
+        epoch = (await ledger.claim(key, "a", **asked)).epoch
+        await ledger.settle(key, holder="one", epoch=epoch, result="r", keep=60)
+        epoch = (await ledger.claim(key, "a", voids=epoch, **asked)).epoch
+        await ledger.settle(key, holder="one", epoch=epoch, result="r", keep=60, declined_for=60)
+        sent.append(monitor.commands())
+    assert sent[-1] == ["EVALSHA"] * 6
+    await ledger.aclose()
