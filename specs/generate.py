@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic.json_schema import GenerateJsonSchema
 
 from roundtrip.ledger.machines import ENTRY_MACHINE, TASK_MACHINE
-from roundtrip.machine.journal_bytes import FORMAT
+from roundtrip.machine.journal_bytes import FORMAT, INTENT_FORMAT
 from roundtrip.machine.table import CALL_MACHINE, MachineTable, State
 from roundtrip.trace.drawings.machine import mermaid
 from roundtrip.trace.writing.lines import LINE
@@ -78,7 +78,12 @@ def render() -> dict[str, str]:
 
 def _machine_json() -> str:
     machines: dict[str, Any] = {
-        "call": {**_machine(CALL_MACHINE), "crosses_the_wire": [State.AWAITING_INPUT], "journal_format": FORMAT},
+        "call": {
+            **_machine(CALL_MACHINE),
+            "crosses_the_wire": [State.AWAITING_INPUT],
+            "journal_format": FORMAT,
+            "journal_format_with_intent": INTENT_FORMAT,
+        },
         "ledger_entry": _machine(ENTRY_MACHINE),
         "task": _machine(TASK_MACHINE),
     }

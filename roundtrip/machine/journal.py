@@ -37,6 +37,17 @@ OUTCOMES: Final = {"accept": "accepted", "decline": "declined", "cancel": "cance
 """Question outcomes in readable form, by protocol word."""
 
 
+class Intent(IntEnum):
+    """How a journal's call relates to its intent, with the number that the journal writes."""
+
+    NONE = 0
+    """The tool has no `once_per=`."""
+    FIRST = 1
+    """The chain of requests began the call."""
+    AGAIN = 2
+    """The chain of requests began again: its first request joined a call that had begun before."""
+
+
 class Entry(NamedTuple):
     """A client's answer, with the pin of the wording that the client saw (`roundtrip.machine.pins`).
 
@@ -77,7 +88,7 @@ class Journal:
     every leg before `end`. The build that began the call sets `end`, and no other build changes it. `fingerprint`
     identifies the plan that the writing leg used, and `build` identifies the application build. `authored` is the
     `request_state` from an author who asks by hand. `traceparent` names the writing leg's span in W3C Trace Context
-    form, if it had a span.
+    form, if it had a span. `intent` is not `NONE` only for a tool with `once_per=`.
     """
 
     call_id: str
@@ -95,6 +106,7 @@ class Journal:
     authored: str | None = None
     traceparent: str | None = None
     written: float = 0.0
+    intent: Intent = Intent.NONE
 
     def sizes(self) -> list[tuple[str, int]]:
         """Return each entry's key and size in bytes, largest first. The size of a sealed value is rounded up to whole

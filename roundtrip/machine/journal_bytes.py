@@ -16,11 +16,19 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, to_json, to_text
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Intent, Journal, to_json, to_text
 from roundtrip.machine.pins import MAC_BYTES, MARKS_BYTES, SALTED_BYTES
 
 FORMAT: Final = 3
-"""Binary format version. Bytes in any other version are rejected."""
+"""Binary format version of a journal without an intent."""
+
+INTENT_FORMAT: Final = 4
+"""Binary format version of a journal with an intent. Release 0.2.0 rejects this version, because 0.2.0 would run the
+body under the call's own claim.
+"""
+
+_FORMATS: Final = (FORMAT, INTENT_FORMAT)
+"""Bytes in any other version are rejected."""
 
 MAX_JOURNAL_BYTES: Final = 256 * 1024
 """Default size limit for a journal before deflating."""
@@ -104,7 +112,8 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
     pinned = [*journal.entries.values(), *journal.asked.values()]
     pins, count, alike = _pack_pins([one.pin for one in pinned])
     text = _pack_text(journal, odd)
-    flags, link, blocks, sealed = FORMAT << _FORMAT_SHIFT | (_ALIKE if alike else 0), b"", b"", b""
+    version = INTENT_FORMAT if journal.intent else FORMAT
+    flags, link, blocks, sealed = version << _FORMAT_SHIFT | (_ALIKE if alike else 0), b"", b"", b""
     if journal.traceparent is not None:
         flags |= _LINKED
         link = bytes.fromhex(journal.traceparent.replace("-", ""))[1:]
@@ -163,6 +172,8 @@ def _pack_text(journal: Journal, odd: dict[str, Any]) -> bytes:
     tries = {key: [one.attempts, one.discards] for key, one in journal.asked.items() if one.attempts or one.discards}
     if tries:
         odd["tries"] = tries
+    if journal.intent:
+        odd["intent"] = int(journal.intent)
     if odd:
         content.append(odd)
     return to_json(content)
@@ -202,9 +213,9 @@ def call_of(packed: bytes) -> bytes:
     """Return the call id from a journal's head: random bytes, unique to the call and the same on each leg.
 
     Raises:
-        TokenRejected: The bytes are not a journal in this format version.
+        TokenRejected: The bytes are not a journal in a known format version.
     """
-    if len(packed) < _HEAD.size or packed[0] >> _FORMAT_SHIFT != FORMAT:
+    if len(packed) < _HEAD.size or packed[0] >> _FORMAT_SHIFT not in _FORMATS:
         raise TokenRejected(RejectionReason.FORMAT)
     return packed[_CALL_AT : _CALL_AT + _CALL_BYTES]
 
@@ -218,7 +229,7 @@ def unpack(packed: bytes, unseal: Seal | None = None, *, limit: int = MAX_JOURNA
         limit: The largest size, before and after inflating.
 
     Raises:
-        ValueError: The bytes are not a journal, have another format version, or have a sealed part that cannot be
+        ValueError: The bytes are not a journal, have an unknown format version, or have a sealed part that cannot be
             opened. (`unseal` may raise its own errors.)
         TokenRejected: The journal exceeds the limit.
     """
@@ -244,7 +255,7 @@ def unpack_open(packed: bytes, *, limit: int = MAX_JOURNAL_BYTES) -> tuple[Journ
     None.
 
     Raises:
-        ValueError: The bytes are not a journal in this format version.
+        ValueError: The bytes are not a journal in a known format version.
         TokenRejected: The journal exceeds the limit.
     """
     if len(packed) > limit:
@@ -256,8 +267,9 @@ def unpack_open(packed: bytes, *, limit: int = MAX_JOURNAL_BYTES) -> tuple[Journ
 
 
 def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
-    if packed[0] >> _FORMAT_SHIFT != FORMAT:
-        raise ValueError(f"unknown journal format {packed[0] >> _FORMAT_SHIFT}")
+    version = packed[0] >> _FORMAT_SHIFT
+    if version not in _FORMATS:
+        raise ValueError(f"unknown journal format {version}")
     tag, born_at, written, span, whole, leg, round_, call, plan, build, many = _HEAD.unpack_from(packed)
     flags = tag & _FLAG_BITS
     at, end = _HEAD.size, len(packed)
@@ -312,6 +324,8 @@ def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
         ),
         traceparent=traceparent,
         written=(born + written) / 1000,
+        # In the other format, an intent is an unknown field.
+        intent=_intent(odd.pop("intent", None)) if version == INTENT_FORMAT else Intent.NONE,
     )
     if odd or actions or tries:
         raise ValueError("the journal has unknown fields")
@@ -363,6 +377,12 @@ def _numbers(row: Any, many: int) -> list[int]:
     if type(row) is not list or len(numbers) != many or any(type(number) is not int for number in numbers):
         raise ValueError("a JSON value must be a list of numbers")
     return numbers
+
+
+def _intent(value: Any) -> Intent:
+    if type(value) is not int or value == Intent.NONE:
+        raise ValueError("a journal in the format for intents must have an intent")
+    return Intent(value)
 
 
 def _text(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import OUTCOMES, Journal
 from roundtrip.text import build_text
-from roundtrip.trace.explaining.wording import clock_text, size_text
+from roundtrip.trace.explaining.wording import INTENT_TEXTS, clock_text, size_text
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.forms import json_text
 from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, foreign_kind, view_token
@@ -66,6 +66,7 @@ def _journal_facts(journal: Journal) -> list[list[str]]:
         ["Expires", clock_text(journal.deadline)],
         ["Build", build_text(journal.build)],
         ["Plan", journal.fingerprint or "none"],
+        *([["Intent", INTENT_TEXTS[journal.intent]]] if journal.intent else []),
     ]
 
 

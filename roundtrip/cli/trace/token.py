@@ -20,7 +20,7 @@ from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile
 from roundtrip.text import build_text
 from roundtrip.tokens.binding import TokenBinding
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
-from roundtrip.trace.explaining.wording import duration_text, size_text
+from roundtrip.trace.explaining.wording import INTENT_TEXTS, duration_text, size_text
 from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, foreign_kind, token_data, view_token
 
 _MAX_KEYS_BYTES: Final = 64 * 1024
@@ -184,6 +184,8 @@ def _show_journal(journal: Journal, screen: Screen) -> None:
     _line(screen, "plan", journal.fingerprint or "-")
     _line(screen, "build", build_text(journal.build))
     _line(screen, "version", "-" if journal.version is None else journal.version)
+    if journal.intent:
+        _line(screen, "intent", INTENT_TEXTS[journal.intent])
     _line(screen, "answers", "" if journal.entries else "none")
     for key, entry in journal.entries.items():
         data = "" if entry.data is None else f" {_compact(entry.data)}"

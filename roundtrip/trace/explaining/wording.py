@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
+from roundtrip.machine.journal import Intent
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.thinning import MAX_EQUAL
 from roundtrip.trace.writing.lines import (
@@ -17,6 +18,12 @@ from roundtrip.trace.writing.lines import (
     ShownWait,
     StoppedLine,
 )
+
+INTENT_TEXTS: Final = {
+    Intent.FIRST: "once per intent: first chain",
+    Intent.AGAIN: "once per intent: begun again",
+}
+"""How a call relates to its intent. A tool without `once_per=` has no text."""
 
 _SECOND: Final = 1000.0
 _MINUTE: Final = 60 * _SECOND

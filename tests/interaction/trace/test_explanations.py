@@ -19,7 +19,7 @@ from roundtrip.doctor.facts import Facts
 from roundtrip.doctor.findings import builds_text
 from roundtrip.errors import RejectionReason
 from roundtrip.machine.facts import Reason
-from roundtrip.machine.journal_bytes import FORMAT
+from roundtrip.machine.journal_bytes import INTENT_FORMAT
 from roundtrip.machine.table import State
 from roundtrip.switches import PROBE_TOOL
 from roundtrip.testing import DECLINE, Answers, Clock, Era, LegByLeg, User
@@ -287,7 +287,7 @@ async def test_another_version_of_the_tool(shop: Shop) -> None:
 
 async def test_a_token_of_a_later_format(shop: Shop, clock: Clock) -> None:
     clock.now = BORN + 1
-    later = bytes([FORMAT + 1 << 4, *range(60)])
+    later = bytes([INTENT_FORMAT + 1 << 4, *range(60)])
     token = TokenCodec(KeyRing([KEY]), entropy=CountedEntropy()).seal(
         payload(later, tool="order", arguments=ARGUMENTS, audience="shop")
     )

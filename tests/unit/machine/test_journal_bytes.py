@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Journal, from_text, to_json, to_text
+from roundtrip.machine.journal import Action, Asked, Computed, Entry, Intent, Journal, from_text, to_json, to_text
 from roundtrip.machine.journal_bytes import call_of, pack, unpack, unpack_open
 from roundtrip.machine.pins import Pinner, digest
 from tests.kit.raised import raised
@@ -71,6 +71,8 @@ JOURNALS: Final = {
     "salted": SALTED,
     "odd": ODD,
     "long": LONG,
+    "of an intent": replace(BARE, intent=Intent.FIRST),
+    "of an intent, with all parts": replace(SECRET, traceparent=LINKED.traceparent, intent=Intent.AGAIN),
 }
 HEAD: Final = 38
 PINS: Final = slice(HEAD, None)
@@ -182,6 +184,7 @@ def test_a_text_of_another_shape_is_rejected() -> None:
         "seeds as a list": b'[{},{"seeds":[]}]',
     }
     journal = replace(BARE, fingerprint="0123ab", build="89cdef")
+    texts["an intent in format 3"] = [{}, {"intent": 1}]
     errors = {name: raised(unpack, packed_with(journal, text)) for name, text in texts.items()}
     assert [name for name, error in errors.items() if not isinstance(error, ValueError)] == []
 
@@ -260,6 +263,37 @@ def test_another_format_is_rejected() -> None:
     assert [number for number, error in errors.items() if f"unknown journal format {number}" not in error] == []
     of_calls = [raised(call_of, part) for part in (packed[:11], packed[:1], b"", others[15])]
     assert [error.reason for error in of_calls if isinstance(error, TokenRejected)] == [RejectionReason.FORMAT] * 4
+
+
+def test_only_a_journal_with_an_intent_has_format_4() -> None:
+    """Release 0.2.0 reads format 3 only, and its bytes have not changed."""
+    for journal in JOURNALS.values():
+        plain = pack(replace(journal, intent=Intent.NONE), seal)
+        packed = [pack(replace(journal, intent=intent), seal) for intent in (Intent.FIRST, Intent.AGAIN)]
+        assert (plain[0] >> 4, {one[0] >> 4 for one in packed}) == (3, {4})
+        assert b"intent" not in plain
+        assert {call_of(one) for one in packed} == {call_of(plain)}
+
+
+def test_format_that_does_not_fit_the_intent_is_rejected() -> None:
+    """Shows S4. The formats 3 and 4 differ in all lower bits of the version."""
+    packed = [pack(journal, seal, deflate=deflate) for journal, deflate in EACH]
+    assert readable(bytes([one[0] ^ (3 ^ 4) << 4]) + one[1:] for one in packed) == []
+
+
+def test_only_the_two_numbers_of_intents_are_read() -> None:
+    """Shows S4."""
+    packed = pack(replace(BARE, fingerprint="0123ab", build="89cdef", intent=Intent.FIRST))
+    head = packed.removesuffix(b'[{},{"intent":1}]')
+    assert len(head) == HEAD
+
+    def text(intent: bytes) -> bytes:
+        return head + b'[{},{"intent":' + intent + b"}]"
+
+    assert [unpack(text(number)).intent for number in (b"1", b"2")] == [Intent.FIRST, Intent.AGAIN]
+    wrong = (b"0", b"-1", b"3", b"1.0", b"true", b"null", b'"1"', b"[1]", b"{}", b"NaN", b"1e999", b"9" * 5000)
+    assert readable(map(text, wrong)) == []
+    assert readable([head + b"[{}]", head + b"[{},{}]", text(b'1,"more":1')]) == []
 
 
 def test_cut_and_extended_journals_are_rejected() -> None:

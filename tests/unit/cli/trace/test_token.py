@@ -15,7 +15,7 @@ from mcp.server.request_state import AESGCMRequestStateCodec
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.trace.token import configure, run
-from roundtrip.machine.journal import Action, Entry
+from roundtrip.machine.journal import Action, Entry, Intent
 from roundtrip.server.key_files import KeyFile, Role, RoledKey
 from tests.kit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload, pin_of
 from tests.kit.tables import check_each
@@ -69,6 +69,29 @@ def test_a_token_is_read_from_standard_input_without_keys(
         assert said in shown
     assert SECRET not in shown
     assert "\x1b" not in shown
+
+
+def test_an_intent_is_shown_only_if_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(intent: Intent, text: str, data: str | None) -> None:
+        token = codec().seal(payload(replace(journal(), intent=intent)))
+        give(monkeypatch, token)
+        assert trace("-") == 0
+        lines = [line for line in capsys.readouterr().out.splitlines() if "intent" in line]
+        assert lines == ([f"intent     {text}"] if text else [])
+        give(monkeypatch, token)
+        assert trace("-", "--json") == 0
+        assert json.loads(capsys.readouterr().out)["journal"].get("intent") == data
+
+    check_each(
+        [
+            (Intent.NONE, "", None),
+            (Intent.FIRST, "once per intent: first chain", "first"),
+            (Intent.AGAIN, "once per intent: begun again", "again"),
+        ],
+        check,
+    )
 
 
 OLDER: Final = "b" * 64
