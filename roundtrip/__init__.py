@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.tools.content import ToolResult
     from roundtrip.tools.media import Audio, File, Image
-    from roundtrip.tools.options import tool
+    from roundtrip.tools.options import from_meta, tool
     from roundtrip.tools.promises import after
     from roundtrip.trace.writing.recorder import Recorder
     from roundtrip.trace.writing.telemetry import Telemetry
@@ -65,6 +65,7 @@ __all__ = [
     "ToolResult",
     "Transition",
     "after",
+    "from_meta",
     "get_access_token",
     "get_context",
     "get_http_headers",
@@ -100,7 +101,7 @@ if not TYPE_CHECKING:
         "roundtrip.pages.settings": ["Pages"],
         "roundtrip.server.server": ["Server"],
         "roundtrip.docket.engine": ["DocketEngine"],
-        "roundtrip.tools.options": ["tool"],
+        "roundtrip.tools.options": ["from_meta", "tool"],
         "roundtrip.tools.promises": ["after"],
         "roundtrip.tokens.tickets": ["Ticket"],
     }

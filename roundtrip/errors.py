@@ -32,10 +32,15 @@
     ├── BodyNotRun           a body that must run once was not run for this request
     │   ├── OutcomeUnknown        the body began before, and its outcome was never recorded
     │   ├── CallHasEnded          the call ended before, with other answers
+    │   ├── AnsweredOtherwise     another request has answered a question otherwise
+    │   ├── OtherArguments        another call has the same intent, with other arguments
+    │   ├── CallerMissing         an intent belongs to its caller, and the caller is unknown
+    │   ├── CallUncovered         nothing identifies the call, so it could run twice
     │   ├── StillRunning          another request is running the body
     │   │   └── CallTakenOver         another request has taken this request's claim
     │   └── LedgerUnavailable     the ledger cannot say whether the body has run
-    │       └── GuessUncounted        the ledger cannot count the answers that the call has sent
+    │       ├── GuessUncounted        the ledger cannot count the answers that the call has sent
+    │       └── IntentUnreadable      no key of the server opens what the ledger has of the intent
     ├── CannotAsk            the client cannot be asked this way
     │   ├── CapabilityMissing     the client did not declare the capability
     │   ├── ChannelMissing        the client's connection cannot carry a question
@@ -64,6 +69,7 @@ from roundtrip.revisions import FIRST_OF_RETRY_ERA
 
 __all__ = [
     "AnswerRejected",
+    "AnsweredOtherwise",
     "ApprovalExpired",
     "ApprovalRejected",
     "AskNotAwaited",
@@ -73,6 +79,8 @@ __all__ = [
     "CallHasEnded",
     "CallOutlived",
     "CallTakenOver",
+    "CallUncovered",
+    "CallerMissing",
     "CallerUnknown",
     "CannotAsk",
     "CapabilityMissing",
@@ -85,6 +93,7 @@ __all__ = [
     "GuessUncounted",
     "GuessesSpent",
     "IllegalTransition",
+    "IntentUnreadable",
     "InvalidSignature",
     "KeyUsedTwice",
     "KeysMissing",
@@ -92,6 +101,7 @@ __all__ = [
     "NeedsTask",
     "NotApproved",
     "NotSendable",
+    "OtherArguments",
     "OutcomeUnknown",
     "QuestionDeclined",
     "QuestionVolatile",
@@ -443,6 +453,42 @@ class CallHasEnded(BodyNotRun):
     template = "this call of {owner} has ended already, with other answers; check what it did"
 
 
+class AnsweredOtherwise(BodyNotRun):
+    """Another request has answered one of the questions otherwise, so these answers do not count."""
+
+    template = (
+        "these answers were not used: another request for the same call of {owner} has answered otherwise; call it "
+        "again to continue with the answers that were used"
+    )
+
+
+class OtherArguments(BodyNotRun):
+    """Another call has the same intent, with other arguments. Nothing ran."""
+
+    template = (
+        "{owner} was not run: another call with the same intent has other arguments; repeat the arguments of that "
+        "call, or change the arguments that identify the intent"
+    )
+
+
+class CallerMissing(BodyNotRun):
+    """The intent belongs to its caller, and the server does not know the caller. Nothing ran."""
+
+    template = (
+        "{owner} was not run: the server must know who calls it, because each caller has intents of its own; send an "
+        "access token that names the user"
+    )
+
+
+class CallUncovered(BodyNotRun):
+    """Nothing identifies the call, so it could run twice, and its tool does not allow this. Nothing ran."""
+
+    template = (
+        "{owner} was not run: nothing in the request identifies this call, so that it could run twice; if the tool "
+        "takes a key, send it"
+    )
+
+
 class StillRunning(BodyNotRun):
     """Another request is running the body."""
 
@@ -472,6 +518,15 @@ class GuessUncounted(LedgerUnavailable):
 
     template = (
         "{owner} cannot take this answer now, because the ledger cannot count it; send the same request again later"
+    )
+
+
+class IntentUnreadable(LedgerUnavailable):
+    """The ledger has a record of the intent, and no key of this server opens it. Nothing ran."""
+
+    template = (
+        "{owner} was not run: the server has no key that opens the record of an earlier call with the same intent; "
+        "its operator must add that key again"
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from roundtrip.errors import TokenRejected
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Intent, Journal, from_text
+from roundtrip.machine.journal import Action, Asked, Chain, Computed, Entry, Journal, from_text
 from roundtrip.machine.pins import Pinner, digest
 from roundtrip.tokens.binding import audience_digest, pack_binding, principal_digest
 from roundtrip.tokens.token import JournalCodec, KeyRing, Sealer, TokenCodec
@@ -158,10 +158,10 @@ def _vectors() -> Iterator[Vector]:
         end=_BORN + 6e6,
     )
     yield Vector(name="of fields that do not fit the head", journal=odd)
-    yield Vector(name="of an intent, in format 4", journal=replace(plain, intent=Intent.FIRST))
+    yield Vector(name="of an intent, in format 4", journal=replace(plain, chain=Chain.FIRST))
     yield Vector(
         name="of an intent that began again, in format 4",
-        journal=replace(sealed, entries=answers, intent=Intent.AGAIN),
+        journal=replace(sealed, entries=answers, round=3, chain=Chain.AGAIN, skipped=1),
         deflated=True,
     )
 
@@ -224,7 +224,8 @@ def _to_json(vector: Vector) -> dict[str, Any]:
             "asked": {key: _row(asked) for key, asked in journal.asked.items()},
             "computed": {key: kept.value for key, kept in journal.computed.items()},
             "authored": journal.authored,
-            **({"intent": int(journal.intent)} if journal.intent else {}),
+            **({"intent": int(journal.chain)} if journal.chain else {}),
+            **({"skipped": journal.skipped} if journal.skipped else {}),
         },
         "payload": vector.payload.hex(),
         "token": vector.token,
@@ -249,7 +250,8 @@ def _from_json(stored: Mapping[str, Any]) -> Vector:
         authored=fields["authored"],
         traceparent=fields["traceparent"],
         written=fields["written"],
-        intent=Intent(fields.get("intent", Intent.NONE)),
+        chain=Chain(fields.get("intent", Chain.NONE)),
+        skipped=fields.get("skipped", 0),
     )
     return Vector(
         name=stored["name"],

@@ -27,7 +27,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from roundtrip.adapters import fastmcp_names
 from roundtrip.adapters.installation import Installation, InstalledServing, installation_in, serving_now
 from roundtrip.adapters.marked import misused_context
-from roundtrip.engine.leg import Authored, Finished, HandedOver, PlainBody, Suspended
+from roundtrip.engine.leg import PlainBody
 from roundtrip.errors import InvalidSignature, RoundtripError
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.functions import AskingFunction, Kind, Planned, read_signature
@@ -71,7 +71,7 @@ class HostedLeg:
     incoming: Incoming
     is_taken: bool = False
     """True once the leg's function has begun. If that function calls other functions, they start calls of their own."""
-    end: Finished | Suspended | Authored | HandedOver | None = None
+    end: ServedEnd | None = None
     """The leg's end, which FastMCP's result cannot always express."""
     failure: MCPError | None = None
     """The protocol error that the function raised."""
@@ -357,13 +357,14 @@ def function_for_fastmcp(
     def for_ledger(value: Any) -> CallToolResult:
         return function.for_ledger(_to_protocol_types(value))
 
+    runs_once = spec.get("exactly_once") or spec.get("once_per") is not None
     function = asking_function(
         signature,
         {**spec, "inline": True} if inline and not is_async(fn) else spec,
         clients,
         defaults=defaults,
         version=version,
-        convert=for_ledger if spec.get("exactly_once") else _to_protocol_types if kind == "tool" else None,
+        convert=for_ledger if runs_once else _to_protocol_types if kind == "tool" else None,
         kind=FastMcpFunction,
     )
 

@@ -49,6 +49,7 @@ from roundtrip.stored.service import CallService
 from roundtrip.switches import PROBE_TOOL
 from roundtrip.tools.failures import store_down
 from roundtrip.tools.options import tool
+from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.replies import text_result
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ class StoredCalls(LegExtension):
     def _channels_of(self, record: RequestRecord) -> Channels:
         """Return the channels, other than forms, on which a request's questions may be asked."""
         ctx = record.context
-        asked = record.journal.round if record.journal is not None else 0
+        asked = record.journal.own_rounds if record.journal is not None else 0
         return self._channels.channels(
             ctx.session.client_capabilities,
             asked=asked,
@@ -277,9 +278,8 @@ class StoredCalls(LegExtension):
             end = await proceed()
         if not may_store or not isinstance(end, Suspended):
             return end
-        # Store the call if a page, a model or a group must answer. A round without questions only issues a token.
-        must_store = end.channel is not None if end.questions else bool(end.external)
-        return await self._store(call, end) if must_store else end
+        # A round without questions only issues a token.
+        return await self._store(call, end) if end.is_for_others else end
 
     async def _reply(self, record: RequestRecord, journal: Journal) -> dict[str, Any] | None:
         """Return the reply to a request that resumes a stored call; None if the call is not stored.
@@ -308,7 +308,7 @@ class StoredCalls(LegExtension):
         view = await self._take_refusal(view, ctx, sent)
         if view is None:
             return None
-        if view.entry.has_ended or not self._shows_links(ctx) or journal.round >= server_channels.LAST_ROUND:
+        if view.entry.has_ended or not self._shows_links(ctx) or journal.own_rounds >= server_channels.LAST_ROUND:
             return self._reply_to(view)
         return self._waits_by_url(view, record, replace(journal, leg=journal.leg + 1, round=journal.round + 1))
 
@@ -356,9 +356,13 @@ class StoredCalls(LegExtension):
         view = await self._waiting.view(call_id) if call_id is not None else None
         if view is None or view.entry.has_ended or not await self._service.is_visible(view, ctx):
             return None
+        return await self.reply_to_repeated(view, record)
+
+    async def reply_to_repeated(self, view: StoredView, record: RequestRecord) -> dict[str, Any]:
+        """Return the reply to a request that repeats a waiting call."""
         if view.content.channel.is_local:
-            return await self._reply_locally(view, ctx, is_repeated=True)
-        return self._first_by_url(view, record) if shows_links else self._in_result(view)
+            return await self._reply_locally(view, record.context, is_repeated=True)
+        return self._first_by_url(view, record) if self._shows_links(record.context) else self._in_result(view)
 
     def _labels(
         self, function: AskingFunction, ctx: Request, *, is_local: bool, showing: Showing | None = None
@@ -371,7 +375,8 @@ class StoredCalls(LegExtension):
         shows forms gets different labels, so it does not resume a call that another client left waiting on a page.
         """
         params, protection = ctx.params or {}, self._legs.parts.protection
-        if params.get("name") == CONTINUE_TOOL:
+        once = function.policy(OncePolicy)
+        if params.get("name") == CONTINUE_TOOL or (once is not None and once.intent is not None):
             return ()
         if is_local and self._local is not None:
             return self._equal.labels(self._local.caller(protection.principal(ctx)), params, function.version)

@@ -22,6 +22,7 @@ from roundtrip.checking.recorded import (
     RoundEnding,
     SeenQuestion,
     recorded_call,
+    why_nothing_ran,
 )
 from roundtrip.checking.rehearsal import End, RehearsedLeg
 from roundtrip.checking.replay_server import ReplayServer, open_replay_server
@@ -85,6 +86,8 @@ async def check_calls(
     async with open_replay_server(server, seconds=seconds) as replay_server:
         for call in calls:
             began = call.began
+            if why_nothing_ran(call) is not None:
+                continue
             if not call.servings or (began is not None and (began.within is not None or began.era == "direct")):
                 # No client is waiting for this call: its token was rejected, or the server made the call.
                 continue

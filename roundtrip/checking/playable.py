@@ -27,7 +27,7 @@ _SHOWN_ERRORS: Final = frozenset({"ToolError", "ResourceError", "MCPError"})
 """Errors whose text always reaches the client. The text of any other exception may be masked."""
 _INDENT: Final = "    "
 _PAGES: Final = "# The user agrees to visit pages, but does nothing there. If done= waits, pass visits= to User."
-_CALLER: Final = "# Fill in the caller, as Server(principal=...) returns it."
+_CALLER: Final = '# Fill in the caller, as Server(principal=...) returns it.\nCALLER = "caller"'
 _LOGIN: Final = "# Fill in the login{} for approval pages: the headers that Pages(authenticate=...) reads."
 _BACKEND: Final = '''\
 @pytest.fixture
@@ -108,7 +108,7 @@ def write_test(call: RecordedCall, server: ServerName, *, eras: tuple[Era, ...],
     ending, expected = _ending(call, with_result=with_result)
     constants += ending
     approvers = _approvers(call)
-    constants += approvers
+    constants += approvers or ([_CALLER] if call.has_intent else [])
     names = {"Approver"} if approvers else set[str]()
     names |= {str(value) for round_ in answers for value in round_.values() if isinstance(value, UsedName)}
     names |= {"User", "LegRequest"} if call.version else {"User"}
@@ -148,6 +148,8 @@ def _require_playable(call: RecordedCall, eras: tuple[Era, ...]) -> None:
         raise NotReplayable("an answer was lost between two builds, so one build cannot replay the call")
     if "live" in eras and any(not round_.answers for round_ in call.client_rounds):
         raise NotReplayable("its client left before it answered; choose a call that ran to its end")
+    if len(eras) > 1 and call.has_intent:
+        raise NotReplayable("its tool has once_per=, so the second era would get the first era's result; omit --both")
     if len(eras) > 1:
         for round_ in call.client_rounds:
             refused = any(answer.action is not Action.ACCEPT for answer in round_.answers.values())
@@ -241,7 +243,9 @@ def _call_source(call: RecordedCall) -> tuple[list[str], list[str]]:
     missing = [literal(name) for name, asking in kinds.items() if not asking & call.kinds]
     user += [f"missing_capabilities={{{', '.join(missing)}}}"] if missing else []
     user += ["roots=[]"] if "roots" in call.kinds else []
-    user += ["principal=CALLER", "approver=APPROVERS"] if any(round_.approvals for round_ in call.rounds) else []
+    has_approvals = any(round_.approvals for round_ in call.rounds)
+    user += ["principal=CALLER"] if has_approvals or call.has_intent else []
+    user += ["approver=APPROVERS"] if has_approvals else []
     # The call may end with a protocol error.
     user += ["allow_error=True"] if call.ended and call.ended.state in ("failed", "rejected") else []
     user_source = f"User({', '.join(user)})"
@@ -284,7 +288,7 @@ def _approvers(call: RecordedCall) -> list[str]:
                 by_person.setdefault(decision.who, {})[by] = verdict
     if not by_person:
         return []
-    constants = [f'{_CALLER}\nCALLER = "caller"']
+    constants = [_CALLER]
     approvers: list[str] = []
     for number, (who, decided) in enumerate(by_person.items(), 1):
         name = f" of {literal(who)}" if who is not None and is_short(literal(who) + _LOGIN) else ""

@@ -11,7 +11,18 @@ from typing import Any, Final, Literal, TypeVar, get_origin
 from pydantic import JsonValue
 
 from roundtrip.approvals.markers import ApprovalQuestion, Approve
-from roundtrip.errors import CapabilityMissing, Decision, QuestionVolatile, ToolTimedOut
+from roundtrip.errors import (
+    AnsweredOtherwise,
+    CallerMissing,
+    CallUncovered,
+    CapabilityMissing,
+    Decision,
+    IntentUnreadable,
+    OtherArguments,
+    QuestionVolatile,
+    StillRunning,
+    ToolTimedOut,
+)
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.journal import ACTIONS, Action
 from roundtrip.machine.pins import PAGE, SAMPLE, SAMPLE_WITH_TOOLS, digest
@@ -46,8 +57,12 @@ _HOW_TO_REVEAL: Final = (
     'record with Server(trace=Recorder(path, reveal="all")), or with ROUNDTRIP_TRACE_REVEAL=all in the environment'
 )
 
-_UNREPEATABLE: Final = frozenset({"CancelledError", ToolTimedOut.__name__, QuestionVolatile.__name__})
-"""Errors that depend on time, and therefore might not occur in a replay."""
+_INTENT_ERRORS: Final = frozenset(
+    error.__name__
+    for error in (AnsweredOtherwise, CallerMissing, CallUncovered, IntentUnreadable, OtherArguments, StillRunning)
+)
+_UNREPEATABLE: Final = frozenset({"CancelledError", ToolTimedOut.__name__, QuestionVolatile.__name__}) | _INTENT_ERRORS
+"""Errors that depend on time or on other calls, and therefore might not occur in a replay."""
 _MAX_NAMED_LEGS: Final = 5
 
 
@@ -175,6 +190,8 @@ class RecordedCall:
     rounds: tuple[RecordedRound, ...]
     ending: RoundEnding
     ended: EndedLine | None
+    has_intent: bool = False
+    """True if the tool has `once_per=`."""
     is_stopped: bool = False
     """True if the call ended outside of a leg: the client or an operator cancelled it, or it expired."""
 
@@ -223,6 +240,8 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
         raise NotReplayable("the server itself made this call, while it served another call")
     if began.arguments is None:
         raise NotReplayable("the transcript has no arguments")
+    if (idle := why_nothing_ran(call)) is not None:
+        raise NotReplayable(idle)
     chain = _chain(call, whole=whole)
     rounds = _rounds(chain, whole=whole)
     last = chain[-1].lines[-1]
@@ -239,8 +258,18 @@ def recorded_call(call: TracedCall, *, whole: bool = False) -> RecordedCall:
         rounds=tuple(rounds),
         ending=_ending(chain[-1], rounds),
         ended=last if isinstance(last, EndedLine) else None,
+        has_intent=any(serving.intent is not None for serving in chain),
         is_stopped=call.stopped is not None or call.ended_by is not None,
     )
+
+
+def why_nothing_ran(call: TracedCall) -> str | None:
+    """Return the reason if a call's intent (`once_per=`) kept it from running; else None."""
+    found = call.chain[0].intent if call.chain else None
+    if found is not None and found.recalled_from is not None:
+        return f"nothing ran in it, because it got the end of call {found.recalled_from!r}; choose that call"
+    error = call.ended.error_type if call.ended is not None and not call.rounds else None
+    return f"nothing ran in it, because of its intent ({error})" if error in _INTENT_ERRORS else None
 
 
 def _chain(call: TracedCall, *, whole: bool) -> list[Serving]:
@@ -289,9 +318,26 @@ def _rounds(chain: list[Serving], *, whole: bool) -> list[RecordedRound]:
                 shown.key: SeenQuestion(shown.key, "approval", revealed(shown.message), by=shown.by)
                 for shown in (line.approvals if known else ())
             }
+            if serving.intent is not None and questions and not _take_joined(rounds, questions):
+                continue
             round_ = RecordedRound(line.round, serving.leg, line.by, questions, dict(computed), approvals=approvals)
             rounds.append(round_)
     return rounds
+
+
+def _take_joined(rounds: list[RecordedRound], questions: dict[str, SeenQuestion]) -> bool:
+    """Combine a round with earlier rounds that other requests with the same intent got. Return False if nothing is left
+    of the round.
+
+    A client that begins again gives its earlier answers again. The replay has only one client, which gives them once.
+    """
+    known = {key for round_ in rounds for key, answer in round_.answers.items() if answer.how == "taken"}
+    for key in known & questions.keys():
+        if questions[key].reason in (Reason.NEW, Reason.MISSING):
+            del questions[key]
+    if rounds and not rounds[-1].answers and rounds[-1].questions.keys() <= questions.keys() and questions:
+        rounds.pop()
+    return bool(questions)
 
 
 def _take_answers(round_: RecordedRound, answers: tuple[ReadAnswer, ...], *, known: bool) -> None:

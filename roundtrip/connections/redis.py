@@ -96,6 +96,35 @@ class RedisConnections:
             async with asyncio.timeout(self._timeout):
                 return await self._reply(words)
 
+    async def scan(self, pattern: str, after: str, count: int) -> tuple[list[bytes], str]:
+        """Return some of the keys that match a pattern, and the place of the next ones, which is empty at the end.
+
+        Args:
+            pattern: The pattern.
+            after: The place that the previous call returned.
+            count: How many keys Redis examines, about.
+
+        Raises:
+            RedisDown: The command failed.
+        """
+        name, _, cursor = after.rpartition(" ")
+        words: list[Word] = ["SCAN", cursor or "0", "MATCH", pattern, "COUNT", count]
+        if self._cluster is None:
+            at, keys = await self.command(*words)
+            return keys, "" if int(at) == 0 else f" {int(at)}"
+        # Each primary has some of the keys, so visit one after another in the order of their names.
+        with self._converted_errors():
+            async with asyncio.timeout(self._timeout):
+                cluster = self._connections_of_loop().cluster
+                await cluster.initialize()
+                nodes = sorted(cluster.get_primaries(), key=lambda node: node.name)
+                node = next((node for node in nodes if not name or node.name == name), None)
+                if node is None:
+                    raise RedisDown(f"the cluster's primary {name} is gone, so its keys must be listed again")
+                cursors, keys = await cluster.execute_command(*words, target_nodes=node)
+        at, later = int(cursors[node.name]), nodes[nodes.index(node) + 1 :]
+        return keys, f"{node.name} {at}" if at else f"{later[0].name} 0" if later else ""
+
     @asynccontextmanager
     async def subscribed(self, channel: str) -> AsyncGenerator[AsyncGenerator[bytes | None]]:
         """Subscribe to a channel and yield its messages. The iterator yields None after the last message that has
@@ -167,15 +196,19 @@ class RedisConnections:
         except (self._errors.RedisError, self._errors.RedisClusterException, OSError, TimeoutError) as error:
             raise RedisDown(str(error) or type(error).__name__) from error
 
-    async def _reply(self, words: Sequence[Word]) -> Any:
+    def _connections_of_loop(self) -> "_LoopConnections":
         if (connections := self._loop_connections.get(None)) is None:
             connections = _LoopConnections(asyncio.Semaphore(self._limit))
             self._loop_connections.set(connections)
+        if self._cluster is not None and connections.cluster is None:
+            url, settings = self._cluster
+            options = {"socket_timeout": self._timeout, **settings, "decode_responses": False}
+            connections.cluster = self._redis.RedisCluster.from_url(url, **options)
+        return connections
+
+    async def _reply(self, words: Sequence[Word]) -> Any:
+        connections = self._connections_of_loop()
         if self._cluster is not None:
-            if connections.cluster is None:
-                url, settings = self._cluster
-                options = {"socket_timeout": self._timeout, **settings, "decode_responses": False}
-                connections.cluster = self._redis.RedisCluster.from_url(url, **options)
             return await connections.cluster.execute_command(*words)
         async with connections.slots:
             while True:

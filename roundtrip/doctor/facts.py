@@ -20,23 +20,33 @@ _Word = Annotated[str, StringConstraints(max_length=_MAX_WORD_CHARS)]
 _Id = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
 
 
-class TaskFacts(BaseModel):
-    """An instance's report on its task store."""
+class KeyFacts(BaseModel):
+    """An instance's report on the keys that its ledger's contents need."""
 
     model_config = ConfigDict(frozen=True)
 
     down: bool = False
-    """True if the store did not answer."""
+    """True if the ledger did not answer."""
+    keys: Annotated[dict[_Word, int], Field(max_length=200)] = {}
+    """Counts by key hint. The empty hint counts what is not encrypted."""
+    own_keys: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
+    """Hints for the keys that this instance can use to decrypt. It encrypts with the first key."""
+    is_whole: bool = True
+    """False if the instance counted only some of the contents."""
+
+    @property
+    def former_keys(self) -> list[str]:
+        """Return the hints of the instance's former keys that are in use."""
+        return [key for key in self.keys if key in self.own_keys[1:]]
+
+
+class TaskFacts(KeyFacts):
+    """An instance's report on its task store."""
+
     states: Annotated[dict[_Word, int], Field(max_length=20)] = {}
     """Task counts by state."""
-    keys: Annotated[dict[_Word, int], Field(max_length=200)] = {}
-    """Task counts by key hint. The empty hint counts the tasks that are not encrypted."""
-    own_keys: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
-    """Hints for the keys that this instance can use to decrypt tasks. It encrypts with the first key."""
     overdue: Annotated[int, Field(ge=0)] = 0
     """How many tasks are more than a minute overdue."""
-    is_whole: bool = True
-    """False if the instance counted only some of the tasks in the store."""
     runs: bool
     """True if the instance runs tasks."""
 
@@ -67,6 +77,8 @@ class Facts(BaseModel):
     exactly_once: bool
     tasks: TaskFacts | None = None
     """None if no tool runs as a task."""
+    intents: KeyFacts | None = None
+    """The keys that results of tools with `once_per=` need. None if there is no such tool."""
     caller: _Word | None
     """A digest of the principal that the instance sees in the doctor's requests."""
     transport: _Word | None = None

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from roundtrip.doctor.facts import (
     Facts,
+    KeyFacts,
     LedgerCheck,
     LiveQuestion,
     Observed,
@@ -31,6 +32,7 @@ _NO_WAY_BACK: Final = "no way back"
 """Part of the error from a server that has no connection over which it can ask an older client."""
 _MAX_NAMED_TOOLS: Final = 5
 _LEDGER_RETRY: Final = "Run this again; the probe sets a limited number of marks per minute."
+_REKEY: Final = "Before you remove an old key, run `roundtrip calls rekey --server MODULE:SERVER`."
 _NTP: Final = "Synchronize all machines with NTP (`timedatectl`, `chronyc tracking`)."
 _UNEXPLAINED: Final = (
     "The reports do not show the reason. Compare principal= and request_state_security=, check whether a proxy changes "
@@ -72,6 +74,7 @@ def findings_of(seen: Observed) -> list[Finding]:
         ("build", _builds),
         ("ledger", _ledgers),
         ("tasks", _tasks),
+        ("intents", _intents),
         ("calls", _calls),
         ("older clients", _older_clients),
     )
@@ -337,7 +340,7 @@ def _tasks(seen: Observed) -> Iterator[_Entry]:
     reports = [(facts, tasks) for facts, tasks in all_reports if not tasks.down]
     if not reports:
         return
-    problems = [*_unread_tasks(seen, reports), *_stuck_tasks(reports)]
+    problems = [*_unread(seen, reports, "tasks"), *_stuck_tasks(reports)]
     yield from problems
     # Instances that share a store count the same tasks, so do not add up their reports. Use the report with the most
     # tasks.
@@ -346,20 +349,36 @@ def _tasks(seen: Observed) -> Iterator[_Entry]:
     first = "" if tasks.is_whole else "only some tasks were counted: "
     keys = ", ".join(f"{number} with {key}" for key, number in sorted(tasks.keys.items()) if key)
     text = f"{first}{states}" + (f"; encrypted: {keys}" if keys else "")
-    old = sorted({key for _, each in reports for key in each.keys if key in each.own_keys[1:]})
+    old = sorted({key for _, each in reports for key in each.former_keys})
     if old:
-        advice = "Before you remove an old key, run `roundtrip calls rekey --server MODULE:SERVER`."
-        yield Level.NOTE, f"{text}; old keys are in use: {', '.join(old)}", advice
+        yield Level.NOTE, f"{text}; old keys are in use: {', '.join(old)}", _REKEY
     elif not problems:
         yield Level.OK, text
 
 
-def _unread_tasks(seen: Observed, reports: Sequence[tuple[Facts, TaskFacts]]) -> Iterator[_Entry]:
-    for facts, tasks in reports:
-        unread = {key: number for key, number in tasks.keys.items() if key and key not in tasks.own_keys}
+def _intents(seen: Observed) -> Iterator[_Entry]:
+    reports = [(facts, facts.intents) for facts in _facts(seen) if facts.intents is not None]
+    yield from (problems := [*_unread(seen, reports, "results of intents")])
+    # Instances that share a ledger count the same entries.
+    counted = max((each for _, each in reports), key=lambda each: sum(each.keys.values()), default=None)
+    if counted is None:
+        return
+    keys = ", ".join(f"{number} with {key}" for key, number in sorted(counted.keys.items()) if key) or "none"
+    old = sorted({key for _, each in reports for key in each.former_keys})
+    if old:
+        yield Level.NOTE, f"encrypted: {keys}; old keys are in use: {', '.join(old)}", _REKEY
+    elif not all(each.is_whole and not each.down for _, each in reports):
+        yield Level.NOTE, f"encrypted: {keys}; not all entries were counted, so others may need an old key", _REKEY
+    elif not problems:
+        yield Level.OK, f"encrypted: {keys}"
+
+
+def _unread(seen: Observed, reports: Sequence[tuple[Facts, KeyFacts]], what: str) -> Iterator[_Entry]:
+    for facts, found in reports:
+        unread = {key: number for key, number in found.keys.items() if key and key not in found.own_keys}
         if unread:
             text = (
-                f"{seen.label(facts.instance)} cannot read {sum(unread.values())} tasks, which are encrypted with "
+                f"{seen.label(facts.instance)} cannot read {sum(unread.values())} {what}, which are encrypted with "
                 f"{', '.join(sorted(unread))}"
             )
             advice = "Add the key to this instance's keys=, or run `roundtrip calls rekey` where the key is known."

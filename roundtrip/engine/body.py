@@ -181,7 +181,7 @@ class Body:
         outcome = (await self._settle({key: review}, ()))[key]
         if key not in self._answers.by_model:
             self._answers.by_model.difference_update(parts)
-        if outcome.action is Action.ACCEPT and key in self._answers.fresh:
+        if outcome.action is Action.ACCEPT and self._answers.entries[key].data is not None:
             changed = {
                 name: content
                 for name, content in outcome.value.items()

@@ -44,6 +44,11 @@ class Suspended(NamedTuple):
     external: Mapping[str, PendingQuestion] = MappingProxyType({})
     """The external questions that the call waits for."""
 
+    @property
+    def is_for_others(self) -> bool:
+        """Return True if a page, a model or a group must answer, so that the call is stored."""
+        return self.channel is not None if self.questions else bool(self.external)
+
     def result(self) -> InputRequiredResult:
         """Return the SDK result that asks the questions."""
         requests = {key: waiting.request() for key, waiting in self.questions.items()}
@@ -69,7 +74,15 @@ class HandedOver(NamedTuple):
     """A leg that has resolved its parameters and written the journal. The body will run in a task."""
 
 
-LegEnd = Finished | Suspended | Authored | Declined | HandedOver
+class JoinedCall(NamedTuple):
+    """A leg that has not begun, because a stored call does the same."""
+
+    call_id: str
+    epoch: int
+    """The number of the ledger's claim under which the call was stored."""
+
+
+LegEnd = Finished | Suspended | Authored | Declined | HandedOver | JoinedCall
 
 
 class PlainBody(NamedTuple):

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
-from mcp_types import ElicitResult, InputRequiredResult
+from mcp_types import ElicitResult, InputRequiredResult, InputResponse
 
 from roundtrip.engine.answers import Answers
 from roundtrip.engine.body import Body
-from roundtrip.engine.claim import answers_digest, record_outcome
+from roundtrip.engine.claim import answers_digest
 from roundtrip.engine.interruptions import (
     CancellationShield,
     Revision,
@@ -28,6 +28,7 @@ from roundtrip.engine.interruptions import (
     with_timeout,
 )
 from roundtrip.engine.leg import DONE, Authored, Declined, Finished, HandedOver, Leg, LegEnd, PlainBody, Suspended
+from roundtrip.engine.outcomes import record_outcome
 from roundtrip.engine.rounds import Rounds
 from roundtrip.engine.silent_body import Execute, described, fail
 from roundtrip.engine.teardown import TeardownStack
@@ -132,10 +133,11 @@ class LegRun:
             # A task's first leg is already in `resolving`, because its client's leg was handed over in that state.
             if call.state is not State.RESOLVING:
                 call.begin_leg()
-            if recorded is not None and leg.journal is not None:
-                accepted = leg.confirmation is None or _accepts(leg, leg.journal, leg.confirmation[0])
+            if recorded is not None:
+                accepted = leg.confirmation is None or accepts(leg.journal, leg.responses, leg.confirmation[0])
                 terms = answers_digest(leg.journal, leg.responses)
-                recalled = await recorded.begin(terms, at_once=accepted and not leg.plan.nodes)
+                at_once = accepted and not leg.plan.nodes
+                recalled = await recorded.begin(terms, at_once=at_once, remember=rounds.journal)
                 if recalled is not None:
                     call.apply(Event.RECALL)
                     return Finished(recalled)
@@ -153,7 +155,7 @@ class LegRun:
                 work = claim.hold(work)
                 if recorded is not None:
                     computed = self.answers.computed.unnoted
-                    work = record_outcome(recorded, call, work, result_of=_result_of, computed=computed)
+                    work = record_outcome(recorded, call, work, computed=computed)
                 work = self.shield.around(work)
             end = await work
             if isinstance(end, Declined):
@@ -225,14 +227,14 @@ class LegRun:
             if self._body_value is not None and leg.plain_body is not None:
                 return Finished(await leg.plain_body.finish(self._body_value[0]))
         ports = leg.ports
+        if ports.begin_unclaimed is not None:
+            ports.begin_unclaimed()
         if ports.hands_over or ports.needs_token:
             # End the leg with a round that has no questions. The ledger identifies the body by the call's id, and only
             # a token can carry the id to the next leg.
             self._hands_over_now = ports.hands_over and not ports.needs_token
             raise Suspension
-        if ports.begin_unclaimed is not None:
-            ports.begin_unclaimed()
-        elif ports.claim is not None and self.shield is not None:
+        if ports.claim is not None and self.shield is not None:
             await ports.claim.start_body()
             self.shield.begin()
         call.apply(Event.EXECUTE)
@@ -370,17 +372,13 @@ class _BodyInThread:
         return not inspect.isawaitable(value)
 
 
-def _accepts(leg: Leg, journal: Journal, key: str) -> bool:
+def accepts(journal: Journal | None, responses: Mapping[str, InputResponse | None] | None, confirmation: str) -> bool:
     """Return True if the user accepts a confirmation on this leg, or has accepted it on an earlier leg."""
-    response, entry = (leg.responses or {}).get(key), journal.entries.get(key)
+    response = (responses or {}).get(confirmation)
     if isinstance(response, ElicitResult):
         return response.action == "accept"
+    entry = journal.entries.get(confirmation) if journal is not None else None
     return entry is not None and entry.action is Action.ACCEPT
-
-
-def _result_of(end: Finished | Declined) -> Any:
-    """Return the result for the ledger; None if the body returned no result."""
-    return end.value if isinstance(end, Finished) else None
 
 
 def _exception_of(end: Finished | Declined) -> BaseException | None:

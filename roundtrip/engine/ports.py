@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+from roundtrip.machine.journal import Chain
+
 if TYPE_CHECKING:
     from mcp_types import ClientCapabilities, InputRequest, InputResponse
     from pydantic import BaseModel
@@ -169,6 +171,12 @@ class Ports:
     """Names of questions that a model has answered."""
     page_wait: float = math.inf
     """The maximum number of seconds that the leg waits for a page, even if the page has a longer `wait=`."""
+    asks_between_legs: bool = False
+    """True if the leg must end before a live client is asked. The next leg then begins with the answers."""
+    chain: Chain = Chain.NONE
+    """How the leg's requests relate to the intent of their call."""
+    skipped_rounds: int = 0
+    """How many of the call's rounds were not those of the leg's own chain of requests."""
     hands_over: bool = False
     """True if the leg must end before the body, because the body will run in a task."""
     pinner: Pinner | None = None

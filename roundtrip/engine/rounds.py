@@ -97,7 +97,7 @@ class Rounds:
         self.end_abandoned()
         for waiting in batch:
             self.batch[waiting.key] = waiting
-        if ends_leg:
+        if ends_leg or self.leg.ports.asks_between_legs:
             raise Suspension
         await self._ask_live(batch, whole, left)
 
@@ -118,7 +118,7 @@ class Rounds:
         # Limit the wait, because the user may never answer and a plain body occupies a thread.
         with clock_paused(), anyio.CancelScope() as patience:
             cancel_after(patience, seconds)
-            responses = await _answers_of(client, batch)
+            responses = await answers_of(client, batch)
         if responses is None:
             raise CallOutlived([waiting.key for waiting in batch])
         self.batch.clear()
@@ -295,6 +295,10 @@ class Rounds:
         Raises:
             TokenTooLarge: The journal is more than a token may hold.
         """
+        return self.leg.write(self.journal(authored=authored))
+
+    def journal(self, *, authored: str | None = None) -> Journal:
+        """Return everything that the call remembers now."""
         leg, answers, known = self.leg, self.answers, self.answers.known
         now = leg.clock()
         journal = Journal(
@@ -310,6 +314,8 @@ class Rounds:
             version=leg.version,
             authored=authored,
             written=now,
+            chain=leg.ports.chain,
+            skipped=leg.ports.skipped_rounds,
         )
         journal.entries, journal.computed = answers.entries, answers.computed.values
         if known.asked:
@@ -323,10 +329,10 @@ class Rounds:
             }
             if known.asked:
                 journal.asked = known.foreign_asked() | journal.asked
-        return leg.write(journal)
+        return journal
 
 
-async def _answers_of(client: Client, batch: Sequence[PendingQuestion]) -> Mapping[str, InputResponse | None]:
+async def answers_of(client: Client, batch: Sequence[PendingQuestion]) -> Mapping[str, InputResponse | None]:
     """Ask the questions one after another, and wait for each answer.
 
     A malformed answer becomes None. If the user declines a question without which the call cannot continue, the

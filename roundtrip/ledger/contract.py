@@ -7,12 +7,15 @@ Each operation is atomic, even across processes, and reads the ledger's own cloc
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from roundtrip.ledger.machines import EntryState
+
+INTENT_PREFIX: Final = "intent/"
+"""Begins the keys of intents. No call id contains a slash."""
 
 
 class Reach(IntEnum):
@@ -198,4 +201,37 @@ class Ledger(Protocol):
 
     async def aclose(self) -> None:
         """Close connections and files; the next operation opens them again."""
+        ...
+
+
+class ListedEntry(NamedTuple):
+    """The texts of one entry, as a ledger listed them."""
+
+    key: str
+    answers_digest: str
+    epoch: int
+    result: str | None
+    notes: Mapping[str, str]
+
+
+@runtime_checkable
+class ListsEntries(Protocol):
+    """Ledger that can also list its entries and replace their texts. A ledger need not have these methods."""
+
+    async def list_entries(self, prefix: str, *, after: str = "", limit: int) -> tuple[Sequence[ListedEntry], str]:
+        """Return one page of the entries whose keys begin with a prefix, and the place of the next page.
+
+        Every entry that exists all the time is on some page. A page may be empty, and an entry may be on two pages.
+
+        Args:
+            prefix: ASCII text.
+            after: The place that the previous page returned. The last page returns an empty text.
+            limit: How many entries to read, about.
+        """
+        ...
+
+    async def rewrite(self, seen: ListedEntry, *, result: str | None, notes: Mapping[str, str]) -> bool:
+        """Replace an entry's result and some of its notes. Return False and change nothing if the entry has changed
+        since it was listed, or if a leg has the claim.
+        """
         ...

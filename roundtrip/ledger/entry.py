@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus
+from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus, ListedEntry
 from roundtrip.ledger.lease import is_buried
 from roundtrip.ledger.machines import ENTRY_MACHINE, EntryEvent, EntryState
 from roundtrip.ledger.waiting import Waiting
@@ -56,6 +56,10 @@ class LedgerEntry:
             return None
         lease = self.lapses - now if status in (ClaimStatus.RUNNING, ClaimStatus.DECLINED) else math.inf
         return ClaimAnswer(status, self.answers_digest, self.result, epoch=self.epoch, lease=lease)
+
+    def listed(self, key: str) -> ListedEntry:
+        """Return the entry in the form of `ListsEntries`."""
+        return ListedEntry(key, self.answers_digest, self.epoch, self.result, dict(self.notes))
 
     def apply(self, event: EntryEvent) -> bool:
         """Apply an event. Return False and change nothing if the state machine has no matching transition."""
@@ -211,6 +215,19 @@ class EntryLedger(ABC):
     async def wait(self, key: str, *, patience: float) -> ClaimAnswer | None:
         """Implement `Ledger.wait`."""
         return await self._waiting.wait(key, lambda: self._look(key), patience=patience)
+
+    async def rewrite(self, seen: ListedEntry, *, result: str | None, notes: Mapping[str, str]) -> bool:
+        """Implement `ListsEntries.rewrite`."""
+
+        def rewrite(entry: LedgerEntry, _now: float) -> bool:
+            is_held = STATUS_OF.get(entry.state) is ClaimStatus.RUNNING
+            is_unchanged = not is_held and entry.listed(seen.key) == seen
+            if is_unchanged:
+                entry.result = result
+                entry.notes.update(notes)
+            return is_unchanged
+
+        return await self._change(seen.key, rewrite, with_notes=True)
 
     async def _look(self, key: str) -> ClaimAnswer | None:
         return await self._change(key, LedgerEntry.seen)

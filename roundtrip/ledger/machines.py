@@ -50,7 +50,7 @@ ENTRY_MACHINE: Final = MachineTable(
         ("free held running", EntryEvent.START, "running"),
         ("held running lapsed", EntryEvent.RENEW, "held running running"),
         ("held running lapsed", EntryEvent.NOTE, "held running lapsed"),
-        ("running lapsed settled unknown", EntryEvent.SETTLE, "settled"),
+        ("held running lapsed settled unknown", EntryEvent.SETTLE, "settled"),
         ("held running lapsed declined", EntryEvent.DECLINE, "declined"),
         ("running lapsed unknown", EntryEvent.LOSE, "unknown"),
         ("held running lapsed", EntryEvent.RELEASE, "free"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.ledger.contract import LedgerDown, ListedEntry, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.listeners import ChangeListeners
 from roundtrip.ledger.machines import EntryState, StoredState
@@ -102,6 +102,14 @@ class MemoryLedger(EntryLedger):
 
     async def aclose(self) -> None:
         """Implement `Ledger.aclose`; a memory ledger has nothing to close."""
+
+    async def list_entries(self, prefix: str, *, after: str = "", limit: int) -> tuple[Sequence[ListedEntry], str]:
+        """Implement `ListsEntries.list_entries`."""
+        with self._lock:
+            now = self._clock()
+            keys = heapq.nsmallest(limit, (key for key in self._entries if key.startswith(prefix) and key > after))
+            found = [(key, entry) for key in keys if (entry := self._find(key, now)) is not None]
+            return [entry.listed(key) for key, entry in found], keys[-1] if len(keys) == limit else ""
 
     async def _change(self, key: str, work: Callable[[LedgerEntry, float], T], *, with_notes: bool = False) -> T:
         del with_notes  # entries in memory always have their notes

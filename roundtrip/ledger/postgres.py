@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from roundtrip.connections.postgres import PostgresConnections, PostgresDown
-from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.ledger.contract import LedgerDown, ListedEntry, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.listeners import Announce, ChangeListeners
 from roundtrip.ledger.machines import TASK_MACHINE, EntryState, StoredState
@@ -62,6 +62,14 @@ _LOAD: Final = """
 SELECT clock.now, e.version, e.state, e.holder, e.epoch, e.answers_digest, e.lapses, e.expires, e.result,
     CASE WHEN $2 THEN (SELECT array_agg(ARRAY[name, value]) FROM {s}.notes WHERE key = $1) END AS notes
 FROM (SELECT {s}.clock() AS now) AS clock LEFT JOIN {s}.entries AS e ON e.key = $1
+"""
+# Other collations may order keys with the same prefix apart from each other.
+_LISTED: Final = """
+SELECT e.key, e.state, e.holder, e.epoch, e.answers_digest, e.lapses, e.expires, e.result,
+    (SELECT array_agg(ARRAY[name, value]) FROM {s}.notes AS n WHERE n.key = e.key) AS notes, {s}.clock() AS now
+FROM (
+    SELECT key FROM {s}.entries WHERE key COLLATE "C" > $1 AND starts_with(key, $2) ORDER BY key COLLATE "C" LIMIT $3
+) AS page JOIN {s}.entries AS e ON e.key = page.key ORDER BY e.key COLLATE "C"
 """
 _DROP: Final = "DELETE FROM {s}.entries WHERE key = $1 AND version = $2"
 # Version 0 means that the entry does not exist yet.
@@ -251,18 +259,21 @@ class PostgresLedger(EntryLedger):
                 return result
         raise LedgerDown("the ledger on PostgreSQL cannot be used: other processes changed an entry at every attempt")
 
+    async def list_entries(self, prefix: str, *, after: str = "", limit: int) -> tuple[Sequence[ListedEntry], str]:
+        """Implement `ListsEntries.list_entries`."""
+        rows = await self._fetch(_LISTED, _ascii(after or prefix), _ascii(prefix), limit)
+        found = [(_text(key), _entry_of(columns, notes, now)) for key, *columns, notes, now in rows if columns[5] > now]
+        return [entry.listed(key) for key, entry in found], _text(rows[-1][0]) if len(rows) == limit else ""
+
     async def _load(self, key: str, *, with_notes: bool) -> tuple[LedgerEntry, int, float]:
         """Return an entry, its version and the current time. A new entry has version 0."""
         now, version, *columns, notes = (await self._fetch(_LOAD, _ascii(key), with_notes))[0]
         if version is None:
             return LedgerEntry(), 0, now
-        values: list[Any] = [_text(column) if isinstance(column, str) else column for column in columns]
-        entry = LedgerEntry(EntryState(values[0]), *values[1:])
+        entry = _entry_of(columns, notes, now)
         if entry.expires <= now:
             await self._fetch(_DROP, _ascii(key), version)
             return LedgerEntry(), 0, now
-        entry.notes = {_text(name): _text(value) for name, value in notes or ()}
-        entry.advance(now)
         return entry, version, now
 
     async def _store(self, key: str, entry: LedgerEntry, before: LedgerEntry, version: int) -> bool:
@@ -332,6 +343,15 @@ class PostgresCallStore:
             return await self._connections.fetch(statement, *values)
         except PostgresDown as error:
             raise LedgerDown(f"the task store on PostgreSQL cannot be used: {error}") from error
+
+
+def _entry_of(columns: Sequence[Any], notes: Any, now: float) -> LedgerEntry:
+    """Return a ledger entry in its current state."""
+    values: list[Any] = [_text(column) if isinstance(column, str) else column for column in columns]
+    entry = LedgerEntry(EntryState(values[0]), *values[1:])
+    entry.notes = {_text(name): _text(value) for name, value in notes or ()}
+    entry.advance(now)
+    return entry
 
 
 def _row(entry: CallEntry) -> list[Any]:

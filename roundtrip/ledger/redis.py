@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from roundtrip.connections.redis import RedisConnections, RedisDown, RedisScript, Word, redis_text
-from roundtrip.ledger.contract import STATUS_OF, ClaimAnswer, ClaimStatus, LedgerDown, Reach
+from roundtrip.ledger.contract import INTENT_PREFIX, STATUS_OF, ClaimAnswer, ClaimStatus, LedgerDown, ListedEntry, Reach
 from roundtrip.ledger.entry import settling_event
 from roundtrip.ledger.lease import buried_processes
 from roundtrip.ledger.machines import ENTRY_MACHINE, EntryEvent, EntryState
@@ -81,6 +82,20 @@ _LOOK: Final = RedisScript(
     + """
 if state == 'free' then return false end
 return {state, e[5], e[6], e[4] - now, e[3]}
+"""
+)
+_LISTED: Final = RedisScript("return redis.call('HGETALL', KEYS[1])")
+_REWRITE: Final = RedisScript(
+    _ENTRY
+    + "local buried, epoch = ARGV[1], ARGV[2]"
+    + _BURY
+    + """
+if e[3] ~= epoch or state == 'held' or state == 'running' then return 0 end
+for i = 3, #ARGV, 3 do
+  if redis.call('HGET', KEYS[1], ARGV[i]) ~= ARGV[i + 1] then return 0 end
+end
+for i = 3, #ARGV, 3 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 2]) end
+return 1
 """
 )
 _COUNT: Final = RedisScript("""
@@ -194,6 +209,30 @@ class RedisLedger:
 
         return await self._waiting.wait(self._name(key), look, patience=patience)
 
+    async def list_entries(self, prefix: str, *, after: str = "", limit: int) -> tuple[Sequence[ListedEntry], str]:
+        """Implement `ListsEntries.list_entries`. Redis has no order of keys, so this reads all keys of the database."""
+        before = f"{self._prefix}:{{"
+        escaped = re.sub(r"([\\*?\[\]])", r"\\\1", before + prefix.partition("/")[0])
+        try:
+            names, place = await self._connections.scan(f"{escaped}*", after, limit)
+        except RedisDown as error:
+            raise LedgerDown(f"the ledger on Redis cannot be used: {error}") from error
+        keys = [redis_text(name).removeprefix(before).replace("}", "", 1) for name in names]
+        found = [(key, _texts_of(await self._run(_LISTED, key, []))) for key in keys if key.startswith(prefix)]
+        return [
+            ListedEntry(key, one["digest"], int(one["epoch"]), one.get("result"), _notes_of(one))
+            for key, one in found
+            if one
+        ], place
+
+    async def rewrite(self, seen: ListedEntry, *, result: str | None, notes: Mapping[str, str]) -> bool:
+        """Implement `ListsEntries.rewrite`."""
+        texts = [(f":{name}", seen.notes[name], text) for name, text in notes.items()]
+        if seen.result is not None and result is not None:
+            texts.append(("result", seen.result, result))
+        args: list[Word] = [_buried_names(), seen.epoch, *(word for text in texts for word in text)]
+        return bool(await self._run(_REWRITE, seen.key, args))
+
     async def aclose(self) -> None:
         """Close this event loop's connections; the next operation opens new ones."""
         await self._connections.aclose()
@@ -216,7 +255,8 @@ class RedisLedger:
         return bool(await self._run(_WRITE, key, [event.value, holder, fence, *times, channel, *fields]))
 
     def _name(self, key: str) -> str:
-        call, _, part = key.partition("/")
+        # No script needs two intents, so each has a cluster slot of its own.
+        call, _, part = (key, "", "") if key.startswith(INTENT_PREFIX) else key.partition("/")
         return f"{self._prefix}:{{{call}}}{f'/{part}' if part else ''}"
 
     async def _run(self, script: RedisScript, key: str, args: Sequence[Word]) -> Any:
@@ -237,15 +277,20 @@ def _parse_answer(answer: Any) -> ClaimAnswer | None:
             text = None if result is None else redis_text(result)
             status = STATUS_OF[EntryState(redis_text(state))]
             return ClaimAnswer(status, redis_text(digest), text, epoch=int(epoch), lease=lease / 1000)
-        pairs = iter(granted[0])
-        notes = {
-            redis_text(name)[1:]: redis_text(value)
-            for name, value in zip(pairs, pairs, strict=True)
-            if name.startswith(b":")
-        }
+        notes = _notes_of(_texts_of(granted[0]))
         return ClaimAnswer(ClaimStatus.GRANTED, redis_text(digest), notes=notes, epoch=int(epoch))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise LedgerDown("the ledger on Redis cannot be used: an entry has an unknown format") from error
+
+
+def _notes_of(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return an entry's notes from all its fields."""
+    return {name[1:]: value for name, value in texts.items() if name.startswith(":")}
+
+
+def _texts_of(fields: Sequence[bytes]) -> dict[str, str]:
+    """Return an entry's fields from a list of alternately a name and a value."""
+    return {redis_text(name): redis_text(value) for name, value in zip(fields[::2], fields[1::2], strict=True)}
 
 
 def _note_fields(notes: Mapping[str, str] | None) -> list[str]:

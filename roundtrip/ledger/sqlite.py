@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import astuple, replace
 from itertools import chain, repeat
@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-from roundtrip.ledger.contract import ClaimAnswer, LedgerDown, Reach
+from roundtrip.ledger.contract import ClaimAnswer, LedgerDown, ListedEntry, Reach
 from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.listeners import Announce
 from roundtrip.ledger.machines import EntryState
@@ -73,6 +73,8 @@ ON CONFLICT (key) DO UPDATE SET state = excluded.state, holder = excluded.holder
 _DROP: Final = "DELETE FROM entries WHERE key = ?"
 _NOTE: Final = "INSERT OR REPLACE INTO notes (key, name, value) VALUES (?, ?, ?)"
 _NOTES: Final = "SELECT name, value FROM notes WHERE key = ?"
+_KEYS: Final = "SELECT key FROM entries WHERE key > ? AND key < ? ORDER BY key LIMIT ?"
+_LAST: Final = "\x7f"
 # Claims wait for this deletion, so it removes at most four rows for each write since the previous deletion.
 _FORGET: Final = (
     "DELETE FROM entries WHERE key IN (SELECT key FROM entries WHERE expires <= ? ORDER BY expires LIMIT ?)"
@@ -174,6 +176,23 @@ class SqliteLedger(EntryLedger):
                 return result
 
         return await self._run(change)
+
+    async def list_entries(self, prefix: str, *, after: str = "", limit: int) -> tuple[Sequence[ListedEntry], str]:
+        """Implement `ListsEntries.list_entries`."""
+
+        def read(db: sqlite3.Connection) -> tuple[Sequence[ListedEntry], str]:
+            # Read the entries and their notes at one moment.
+            db.execute("BEGIN")
+            with db:
+                now, found = self._system.time(), list[ListedEntry]()
+                keys = [key for (key,) in db.execute(_KEYS, [after or prefix, prefix + _LAST, limit])]
+                for key in keys:
+                    if (entry := _load(db, key, now)) is not None:
+                        entry.notes.update(db.execute(_NOTES, [key]).fetchall())
+                        found.append(entry.listed(key))
+                return found, keys[-1] if len(keys) == limit else ""
+
+        return await self._run(read)
 
     async def _look(self, key: str) -> ClaimAnswer | None:
         def look(db: sqlite3.Connection) -> ClaimAnswer | None:

@@ -120,13 +120,22 @@ class Asking(Awaitable[T]):
 class CallInfo:
     """A call's id and progress."""
 
-    __slots__ = ("_call", "_issue", "stored")
+    __slots__ = ("_call", "_issue", "intent_key", "stored")
 
     def __init__(
-        self, call: Call, issue: Callable[[str, bool], str | None], *, stored: "StoredLeg | None" = None
+        self,
+        call: Call,
+        issue: Callable[[str, bool], str | None],
+        *,
+        stored: "StoredLeg | None" = None,
+        intent_key: str | None = None,
     ) -> None:
         self._call = call
         self._issue = issue
+        self.intent_key = intent_key
+        """The key of the call's intent for other systems. It is None if the tool has no `once_per=`, or if the intent
+        depends on the request.
+        """
         self.stored = stored
         """This call's stored leg, if the call is stored."""
 
@@ -197,6 +206,14 @@ class AskingContext(SdkContext[LifespanContextT, RequestT]):
         if self._call is None:
             raise ValueError("Context is not available outside of a call")
         return self._call
+
+    @property
+    def idempotency_key(self) -> str:
+        """Return a key to send to other systems, so that they do the work of the call once. It is the same on each leg,
+        and for all calls with the same intent. If the intent depends on the request, or if the tool has no `once_per=`,
+        it is the call's id.
+        """
+        return self.call.intent_key or self.call.id
 
     @property
     def is_over(self) -> bool:

@@ -55,6 +55,8 @@ def begin(tracers: Tracers, leg: "OpenLeg") -> Watch:
             takes_over,
         )
     )
+    for fact in leg.notes.facts:
+        call.watch(fact)
     return call.watch
 
 

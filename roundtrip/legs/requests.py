@@ -77,6 +77,10 @@ class StoredLeg(Protocol):
     pinner: Pinner
     written: Journal | None
     """The journal with which the leg ends."""
+    is_declined: bool
+    """True once the user has declined, so that the end counts only for a while."""
+    kept_for: float
+    """Seconds for which the end must be kept."""
 
     @property
     def claim(self) -> Claim:

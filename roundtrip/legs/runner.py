@@ -16,27 +16,38 @@ import anyio.to_thread
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
 
-from roundtrip.engine.leg import Authored, Declined, Finished, HandedOver, Leg, LegEnd, PlainBody, Suspended
+from roundtrip.engine.leg import (
+    Authored,
+    Declined,
+    Finished,
+    HandedOver,
+    JoinedCall,
+    Leg,
+    LegEnd,
+    PlainBody,
+    Suspended,
+)
 from roundtrip.engine.silent_body import Execute, serve_silent_body
-from roundtrip.errors import ChannelMissing, RoundtripError, ToolTimedOut
-from roundtrip.legs.extensions import OpenLeg
+from roundtrip.errors import CallOutlived, ChannelMissing, RoundtripError, ToolTimedOut
+from roundtrip.legs.extensions import LegNotes, OpenLeg
 from roundtrip.legs.functions import AskingFunction, LegFeature
 from roundtrip.legs.parts import Parts
 from roundtrip.legs.requests import Incoming, RequestClient, client_name, offer, take_back
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.call import Call
 from roundtrip.machine.journal import Journal
+from roundtrip.machine.table import Event
 from roundtrip.on_demand import load_on_use
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.threads.loops import is_on_asyncio
 
 if TYPE_CHECKING:
-    from mcp_types import InputRequiredResult
+    from mcp_types import InputRequiredResult, InputResponse
 
     from roundtrip import tracing
-    from roundtrip.engine import leg_run, ports
+    from roundtrip.engine import leg_run, ports, rounds
     from roundtrip.engine.body import Body
-    from roundtrip.engine.ports import BeginWaits
+    from roundtrip.engine.ports import BeginWaits, Channels
     from roundtrip.engine.teardown import TeardownStack
     from roundtrip.legs import asking, leg_facts
     from roundtrip.legs.asking import AskingContext
@@ -51,6 +62,7 @@ else:
         globals(),
         "roundtrip.engine.leg_run",
         "roundtrip.engine.ports",
+        "roundtrip.engine.rounds",
         "roundtrip.legs.asking",
         "roundtrip.legs.leg_facts",
         "roundtrip.tracing",
@@ -67,7 +79,7 @@ _MANY_ROUNDS: Final = (
 )
 
 
-ServedEnd = Finished | Suspended | Authored | HandedOver
+ServedEnd = Finished | Suspended | Authored | HandedOver | JoinedCall
 """Every way in which a leg can end, except a decline."""
 
 
@@ -75,8 +87,8 @@ def result_of(end: ServedEnd) -> Any:
     """Return a leg's result for an SDK handler: the function's result, or the result that asks the questions."""
     if isinstance(end, Finished):
         return end.value
-    if isinstance(end, HandedOver):
-        raise RuntimeError("only roundtrip's own handler can return a task handle")
+    if isinstance(end, HandedOver | JoinedCall):
+        raise RuntimeError("only roundtrip's own handler can return a stored call's handle")
     return end.result() if isinstance(end, Suspended) else end.result
 
 
@@ -180,37 +192,65 @@ class LegRunner:
         if function.source.text is None:
             # The function was registered on the event loop, where its source files could not be read.
             await anyio.to_thread.run_sync(function.source.read)
-        confirmation = function.confirm(arguments) if function.confirm is not None else None
-        served = ServedLeg(self, function, arguments, incoming, opened)
+        end = await self._serve(served := ServedLeg(self, function, arguments, incoming, opened), is_traced=is_traced)
+        while isinstance(end, Suspended) and served.asks_live(end) and (journal := served.notes.written) is not None:
+            answers = await served.ask(end)
+            if served.record is not None:
+                # The next leg belongs to the same request.
+                served.record.is_taken = False
+            served = ServedLeg(self, function, arguments, incoming, None, (journal, answers))
+            end = await self._serve(served, is_traced=is_traced)
+        return end
+
+    async def _serve(self, served: ServedLeg, *, is_traced: bool) -> ServedEnd:
+        """Serve one leg. See `run`."""
+        function, opened = served.function, served.opened
+        confirmation = function.confirm(served.arguments) if function.confirm is not None else None
         if function.extensions or self.extensions:
             served.join((*self.extensions, *function.extensions))
         if opened is not None:
             # Do this only after the features have joined: a feature may reject the leg, and then the gates close their
             # own threads.
             opened.hand_over(served.threads, function.planned.plan)
-        call, record = served.call, served.record
-        if is_traced and self.parts.effects.tracers.tracers:
-            served.watch = leg_facts.begin(self.parts.effects.tracers, served)
+        record, end = served.record, None
         if record is not None:
             record.is_taken = True
-            record.call_id = call.id
         # The context is made only if something on this leg needs it.
         offered = offer(served.make_context)
+        openers = [part for part in served.leg_parts if part.opens]
         try:
-            if served.needs_body_only():
+            ended = None
+            try:
+                ended = await served.open(openers) if openers else None
+            finally:
+                # The leg may have adopted another request's call, so this is the first moment at which its id is known.
+                if is_traced and self.parts.effects.tracers.tracers:
+                    served.watch = leg_facts.begin(self.parts.effects.tracers, served)
+                if record is not None:
+                    record.call_id = served.call.id
+            if ended is not None:
+                end = ended
+                served.end_at_once(ended)
+            elif served.needs_body_only():
                 end = await serve_silent_body(
-                    call, served.execute, seconds=function.timeout, end_authored=served.end_authored
+                    served.call, served.execute, seconds=function.timeout, end_authored=served.end_authored
                 )
             else:
                 end = await leg_run.serve(
                     served.leg(confirmation),
-                    arguments=arguments,
+                    arguments=served.arguments,
                     make_context=served.make_context,
                     body_takes_no_context=not function.contexts,
                     execute=served.execute,
                 )
+            for part in openers:
+                await part.finish(end)
         except BaseException as error:
-            served.report(error)
+            try:
+                for part in openers:
+                    await part.finish(None)
+            finally:
+                served.report(error)
             raise
         finally:
             take_back(offered)
@@ -249,28 +289,30 @@ class ServedLeg(OpenLeg):
     arguments: Mapping[str, Any]
     incoming: Incoming
     opened: OpenedGates | None
+    continues: tuple[Journal, Mapping[str, InputResponse | None]] | None = None
+    """The journal and the answers with which a live client's request goes on; None on its first leg."""
 
     def __post_init__(self) -> None:
-        runner, function, incoming = self.runner, self.function, self.incoming
+        function, incoming, system = self.function, self.incoming, self.parts.system
         served = incoming.record
         self.record = record = served if function.is_asked_for(incoming) else None
-        self.request = served.context if served is not None else incoming.request
-        self.in_retry_era = self.request is not None and is_retry_era(self.request.protocol_version)
-        self.stored = self.channels = self.journal = None
+        self.stored = self.journal = None
+        self.responses: Mapping[str, InputResponse | None] | None = incoming.responses
         self.hands_over = False
         if record is not None:
-            self.stored, self.channels = record.stored, record.channels
+            self.stored = record.stored
             self.hands_over = function.hands_over and record.may_become_task
-            self.journal = record.journal if self.in_retry_era else None
+            if self.in_retry_era:
+                self.journal = record.journal
+            elif self.continues is not None:
+                self.journal, self.responses = self.continues
         self.leg_parts: Sequence[LegPart] = ()
         self.binds_tickets = True
-        self.parts = runner.parts
-        system = self.parts.system
+        self.notes = LegNotes()
         if self.journal is not None:
-            self.call = Call.resumed(self.journal) if self.stored is None else self.stored.call()
-            self.born, self.end = self.journal.born, self.journal.end
+            self.adopt(self.journal, self.responses)
             if self.stored is not None:
-                self.end = self.stored.expires
+                self.call, self.end = self.stored.call(), self.stored.expires
         else:
             self.call = Call(system.new_id())
             # Use whole milliseconds, like the journal, because all legs must have the same times.
@@ -279,6 +321,67 @@ class ServedLeg(OpenLeg):
         self.threads = function.threads.of_leg(home=function.planned.plan.home)
         self.watch: Watch | None = None
         """Reports facts to the tracers, if there are any."""
+
+    @property
+    def parts(self) -> Parts:
+        """Return the server's keys, limits and effects."""
+        return self.runner.parts
+
+    @property
+    def request(self) -> ServerRequestContext[Any, Any] | None:
+        """Return the client's request, even if another function called this one."""
+        served = self.incoming.record
+        return served.context if served is not None else self.incoming.request
+
+    @property
+    def in_retry_era(self) -> bool:
+        """Return True if the request belongs to the retry era."""
+        request = self.request
+        return request is not None and is_retry_era(request.protocol_version)
+
+    @property
+    def channels(self) -> Channels | None:
+        """Return the channels for the leg's questions; None if the client's forms are the only channel."""
+        return self.record.channels if self.record is not None else None
+
+    def adopt(self, journal: Journal | None, responses: Mapping[str, InputResponse | None] | None) -> None:
+        """Continue the call that a journal describes. None keeps the leg's new call."""
+        if journal is not None:
+            self.journal, self.responses = journal, responses
+            self.call = Call.resumed(journal)
+            self.born, self.end = journal.born, journal.end
+
+    async def open(self, openers: Sequence[LegPart]) -> LegEnd | None:
+        """Let features prepare the leg. Return its end if it must not begin."""
+        for part in openers:
+            if (ended := await part.open()) is not None:
+                return ended
+        return None
+
+    def end_at_once(self, end: LegEnd) -> None:
+        """Move a call that ends before its leg begins."""
+        self.call.begin_leg()
+        if isinstance(end, Declined):
+            self.call.apply(Event.DECLINE, reason=end.reason)
+        else:
+            self.call.apply(Event.RECALL)
+
+    def asks_live(self, end: Suspended) -> bool:
+        """Return True if the request's client must now be asked over its connection, before the next leg."""
+        return self.notes.asks_between_legs and end.channel is None and bool(end.questions)
+
+    async def ask(self, end: Suspended) -> Mapping[str, InputResponse | None]:
+        """Ask the client, and return its answers.
+
+        Raises:
+            CallOutlived: The call expired before the client answered.
+        """
+        answers: Mapping[str, InputResponse | None] | None = None
+        with anyio.move_on_after(self.end - self.parts.system.time()):
+            answers = await rounds.answers_of(RequestClient(self.request), [*end.questions.values()])
+        if answers is None:
+            raise CallOutlived([*end.questions])
+        return answers
 
     def join(self, extensions: Sequence[LegFeature]) -> None:
         """Let features take part in the leg."""
@@ -302,7 +405,7 @@ class ServedLeg(OpenLeg):
         """Return the values with which the engine serves the leg."""
         runner, function, journal, threads = self.runner, self.function, self.journal, self.threads
         opened, stored, count_guess = self.opened, self.stored, runner.count_guess
-        responses = self.incoming.responses if journal is not None else None
+        responses = self.responses if journal is not None else None
         limits, claim, clock = function.limits, None, self.parts.system.time
         if stored is not None:
             # A stored call's times come from the store's clock.
@@ -346,6 +449,7 @@ class ServedLeg(OpenLeg):
         )
         for part in self.leg_parts:
             part.complete(leg)
+        self.notes.asks_between_legs = leg.ports.asks_between_legs
         return leg
 
     def end_authored(self, result: InputRequiredResult) -> Authored:
@@ -381,7 +485,7 @@ class ServedLeg(OpenLeg):
             input_params=self.incoming.params(),
             subscriptions=self.parts.effects.bus,
             body=body,
-            call=asking.CallInfo(self.call, self._issue_ticket, stored=self.stored),
+            call=asking.CallInfo(self.call, self._issue_ticket, stored=self.stored, intent_key=self.notes.intent_key),
         )
 
     def _issue_ticket(self, purpose: str, unbound: bool) -> str | None:
@@ -398,6 +502,7 @@ class ServedLeg(OpenLeg):
         watch, record, stored = self.watch, self.record, self.stored
         if watch is not None:
             journal = leg_facts.linked(journal, watch)
+        self.notes.written = journal
         if stored is not None:
             stored.written = journal
         else:
@@ -425,20 +530,22 @@ class ServedLeg(OpenLeg):
             DeclinedByUser: The user declined or cancelled a question that the call needs.
         """
         call, record, watch = self.call, self.record, self.watch
-        is_asking = not isinstance(end, Finished | Declined | HandedOver) and self.stored is None
-        if is_asking and self.in_retry_era and call.round >= _WARNED_FROM_ROUND:
-            arguments = (self.function.owner, call.round, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
+        is_asking = not isinstance(end, Finished | Declined | HandedOver | JoinedCall) and self.stored is None
+        written = self.notes.written
+        own_rounds = call.round if written is None else written.own_rounds
+        if is_asking and self.in_retry_era and own_rounds >= _WARNED_FROM_ROUND:
+            arguments = (self.function.owner, own_rounds, FIRST_OF_RETRY_ERA, CLIENTS_STOP_AFTER_ROUNDS)
             _ROUNDS_LOG.warning(_MANY_ROUNDS, *arguments)
         if watch is not None:
             leg_facts.report_end(end, self.function, watch)
-            if is_asking and record is not None:
+            if is_asking and record is not None and not (isinstance(end, Suspended) and self.asks_live(end)):
                 # The boundary reports this later, once it knows the token's size.
                 record.report_size = lambda token_bytes: watch(tracing.Closed(token_bytes))
             else:
                 watch(tracing.Closed(None))
         if isinstance(end, Declined):
             raise DeclinedByUser(end.reason)
-        if record is not None and self.stored is None and not isinstance(end, Finished | HandedOver):
+        if record is not None and self.stored is None and not isinstance(end, Finished | HandedOver | JoinedCall):
             record.minted = end.state
             if isinstance(end, Authored) and end.state is not None:
                 return Authored(end.result.model_copy(update={"request_state": end.state}), end.state)

@@ -58,6 +58,20 @@ class NodeEnded(NamedTuple):
     how: NodeHow
 
 
+class IntentFound(NamedTuple):
+    """The server looked the call's intent up. The leg `began` a call, `continued` its own one, `joined` the call that
+    another request had begun or continued, or `recalled` the end of an earlier call.
+    """
+
+    how: Literal["began", "continued", "joined", "recalled"]
+    recalled_from: str | None = None
+    """The id of the other call: the call whose end was recalled, or the stored call that the request joined."""
+    has_begun_again: bool = False
+    """True if the client began again: its first request joined a call that had begun before."""
+    token_leg: int | None = None
+    """The leg that wrote the request's token, if another request has continued the call since then."""
+
+
 class BodyBegan(NamedTuple):
     """The body has begun to run from its top. `uncovered` means that the body should run once per call, but no claim
     ensures this.

@@ -37,8 +37,8 @@ OUTCOMES: Final = {"accept": "accepted", "decline": "declined", "cancel": "cance
 """Question outcomes in readable form, by protocol word."""
 
 
-class Intent(IntEnum):
-    """How a journal's call relates to its intent, with the number that the journal writes."""
+class Chain(IntEnum):
+    """How a chain of requests relates to the intent of its call, with the number that the journal writes."""
 
     NONE = 0
     """The tool has no `once_per=`."""
@@ -88,7 +88,7 @@ class Journal:
     every leg before `end`. The build that began the call sets `end`, and no other build changes it. `fingerprint`
     identifies the plan that the writing leg used, and `build` identifies the application build. `authored` is the
     `request_state` from an author who asks by hand. `traceparent` names the writing leg's span in W3C Trace Context
-    form, if it had a span. `intent` is not `NONE` only for a tool with `once_per=`.
+    form, if it had a span. `chain` is not `NONE` only for a tool with `once_per=`.
     """
 
     call_id: str
@@ -106,7 +106,14 @@ class Journal:
     authored: str | None = None
     traceparent: str | None = None
     written: float = 0.0
-    intent: Intent = Intent.NONE
+    chain: Chain = Chain.NONE
+    skipped: int = 0
+    """How many of the rounds were not this chain's own. Clients limit their own rounds."""
+
+    @property
+    def own_rounds(self) -> int:
+        """Return how many rounds the chain of requests has had."""
+        return self.round - self.skipped
 
     def sizes(self) -> list[tuple[str, int]]:
         """Return each entry's key and size in bytes, largest first. The size of a sealed value is rounded up to whole

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Intent, Journal, to_json, to_text
+from roundtrip.machine.journal import Action, Asked, Chain, Computed, Entry, Journal, to_json, to_text
 from roundtrip.machine.pins import MAC_BYTES, MARKS_BYTES, SALTED_BYTES
 
 FORMAT: Final = 3
@@ -112,7 +112,7 @@ def pack(journal: Journal, seal: Seal | None = None, *, deflate: bool = False, l
     pinned = [*journal.entries.values(), *journal.asked.values()]
     pins, count, alike = _pack_pins([one.pin for one in pinned])
     text = _pack_text(journal, odd)
-    version = INTENT_FORMAT if journal.intent else FORMAT
+    version = INTENT_FORMAT if journal.chain else FORMAT
     flags, link, blocks, sealed = version << _FORMAT_SHIFT | (_ALIKE if alike else 0), b"", b"", b""
     if journal.traceparent is not None:
         flags |= _LINKED
@@ -172,8 +172,10 @@ def _pack_text(journal: Journal, odd: dict[str, Any]) -> bytes:
     tries = {key: [one.attempts, one.discards] for key, one in journal.asked.items() if one.attempts or one.discards}
     if tries:
         odd["tries"] = tries
-    if journal.intent:
-        odd["intent"] = int(journal.intent)
+    if journal.chain:
+        odd["intent"] = int(journal.chain)
+        if journal.skipped:
+            odd["skipped"] = journal.skipped
     if odd:
         content.append(odd)
     return to_json(content)
@@ -325,7 +327,8 @@ def _unpack(packed: bytes, limit: int) -> tuple[Journal, bytes | None]:
         traceparent=traceparent,
         written=(born + written) / 1000,
         # In the other format, an intent is an unknown field.
-        intent=_intent(odd.pop("intent", None)) if version == INTENT_FORMAT else Intent.NONE,
+        chain=_intent(odd.pop("intent", None)) if version == INTENT_FORMAT else Chain.NONE,
+        skipped=_count(odd.pop("skipped")) if version == INTENT_FORMAT and "skipped" in odd else 0,
     )
     if odd or actions or tries:
         raise ValueError("the journal has unknown fields")
@@ -379,10 +382,16 @@ def _numbers(row: Any, many: int) -> list[int]:
     return numbers
 
 
-def _intent(value: Any) -> Intent:
-    if type(value) is not int or value == Intent.NONE:
+def _intent(value: Any) -> Chain:
+    if type(value) is not int or value == Chain.NONE:
         raise ValueError("a journal in the format for intents must have an intent")
-    return Intent(value)
+    return Chain(value)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value <= 0:
+        raise ValueError("a number of skipped rounds must be positive")
+    return value
 
 
 def _text(value: Any) -> str:

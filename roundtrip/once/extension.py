@@ -7,14 +7,17 @@ import hmac
 import json
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Never
 
 from typing_extensions import override
 
-from roundtrip.errors import GuessUncounted
+from roundtrip.errors import CallUncovered, GuessUncounted, InvalidSignature, RejectionReason
 from roundtrip.legs.extensions import LegExtension, LegPart
-from roundtrip.legs.requests import SKEW, announced_name
+from roundtrip.legs.requests import announced_name, token_rejection
+from roundtrip.machine.journal import Chain
 from roundtrip.on_demand import load_on_use
+from roundtrip.once.entries import account_of, log_uncovered, retention_seconds
+from roundtrip.tokens.binding import DEFAULT_AUDIENCE
 from roundtrip.tools.promises import OncePolicy, warn_of_promise
 
 if TYPE_CHECKING:
@@ -23,9 +26,10 @@ if TYPE_CHECKING:
     from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.parts import Parts
-    from roundtrip.once import exactly_once
+    from roundtrip.once import exactly_once, intent_legs
+    from roundtrip.tools.intents import IntentPolicy
 else:
-    load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.once.exactly_once")
+    load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.once.exactly_once", "roundtrip.once.intent_legs")
 
 logger = logging.getLogger("roundtrip")
 
@@ -33,23 +37,54 @@ _DIGEST_BYTES: Final = 9
 
 
 class ExactlyOnce(LegExtension):
-    """Extension that claims calls whose body must run once."""
+    """Extension that claims calls whose body must run once, per call or per intent.
 
-    def __init__(self, parts: Parts) -> None:
+    Args:
+        parts: The server's parts.
+        service_of: Returns the name of the service.
+    """
+
+    def __init__(self, parts: Parts, service_of: Callable[[], str]) -> None:
         self._parts = parts
+        self._service_of = service_of
 
     @override
     def concerns(self, function: AskingFunction) -> bool:
-        if function.policy(OncePolicy) is None:
+        policy = function.policy(OncePolicy)
+        if policy is None:
             return False
-        warn_of_promise(function, self._parts, "has to run exactly once")
+        if policy.intent is not None:
+            self._check_intent(function, policy.intent)
+        warn_of_promise(function, self._parts, "has to run once")
         return True
+
+    def _check_intent(self, function: AskingFunction, policy: IntentPolicy) -> None:
+        protection = self._parts.protection
+        if policy.scope == "caller" and protection.policy.bind_principal is None:
+            raise InvalidSignature(
+                f"{function.owner}: once_per= gives each caller their own intents, but this server does not know its "
+                "callers; set principal=, or write scope='service' if all callers may share results"
+            )
+        if self._service_of() in ("", DEFAULT_AUDIENCE) and not protection.own_key:
+            raise InvalidSignature(
+                f"{function.owner}: once_per= needs a server with a name, because servers without names would share "
+                "their intents; give the server a name or an audience="
+            )
 
     @override
     def join(self, leg: OpenLeg) -> LegPart | None:
-        # For a stored call, the store already records whether the body began.
-        policy = leg.function.policy(OncePolicy) if leg.stored is None else None
-        return _OncePart(leg, policy) if policy is not None else None
+        policy = leg.function.policy(OncePolicy)
+        if policy is None:
+            return None
+        if leg.stored is not None:
+            # The store already records whether the body began.
+            intent, service = policy.intent, self._service_of()
+            return intent_legs.StoredPart(leg, leg.stored, intent, service) if intent is not None else None
+        if policy.intent is None:
+            return _OncePart(leg, policy)
+        # A call from inside another function is not the client's. A rehearsal must neither join nor recall a call.
+        has_part = leg.record is not None and leg.parts.effects.dry_run is None
+        return intent_legs.IntentPart(leg, policy, self._service_of()) if has_part else None
 
 
 class _OncePart(LegPart):
@@ -68,22 +103,33 @@ class _OncePart(LegPart):
             return
         # The body must begin in the asyncio task of its leg, because this task can claim the call first.
         leg.plain_body = None
+        if leg.journal is not None and leg.journal.chain is not Chain.NONE:
+            self._reject_token()
         if leg.journal is None:
             ports.begin_unclaimed = self._begin_unclaimed()
             ports.needs_token = ports.begin_unclaimed is None
         elif not hands_over:
             ports.claim = ports.recorded_claim = self._claim()
 
+    def _reject_token(self) -> Never:
+        """Reject a token of a build that has claimed the call's intent. This build does not know the intent, so both
+        could run the body.
+        """
+        if self._open_leg.record is not None:
+            self._open_leg.record.reason = RejectionReason.OTHER_VERSION
+        raise token_rejection()
+
     def _claim(self) -> exactly_once.LedgerClaim:
-        open_leg, policy, parts = self._open_leg, self._policy, self._open_leg.parts
-        ledger, tool, keep = parts.effects.ledger, open_leg.function.name, _retention_seconds(open_leg)
-        claim = exactly_once.LedgerClaim(ledger, open_leg.call.id, tool, keep, policy.on_unknown, system=parts.system)
-        if ledger.reach > contract.Reach.PROCESS:
-            # Values that stay in this process need no seal. A size limit for each account exists only in a memory
-            # ledger.
-            claim.sealer = parts.protection.ledger_sealer
-        else:
-            claim.account = _account(open_leg)
+        open_leg, parts = self._open_leg, self._open_leg.parts
+        claim = exactly_once.LedgerClaim(
+            parts.effects.ledger,
+            open_leg.call.id,
+            open_leg.function.name,
+            retention_seconds(open_leg),
+            self._policy.on_unknown,
+            system=parts.system,
+        )
+        claim.protect(parts.protection, account_of(open_leg))
         return claim
 
     def _begin_unclaimed(self) -> Callable[[], None] | None:
@@ -93,15 +139,21 @@ class _OncePart(LegPart):
         """
         # If a server is mounted, the parent server's runner serves its functions, so use the runner's `parts`.
         policy, open_leg, skipped = self._policy, self._open_leg, self._open_leg.parts.no_empty_rounds
-        if not policy.when_possible and (not skipped or announced_name(open_leg.request) not in skipped):
+        owner = open_leg.function.owner
+        if policy.uncovered == "reject":
+            return lambda: _reject(owner)
+        if policy.uncovered == "round" and (not skipped or announced_name(open_leg.request) not in skipped):
             return None
         reason = (
-            "exactly_once='when_possible', and the call asked no question"
-            if policy.when_possible
+            "uncovered='run', and the call asked no question"
+            if policy.uncovered == "run"
             else "its client does not accept a round without questions"
         )
-        owner, call = open_leg.function.owner, open_leg.call.id
-        return lambda: logger.info("%s runs in call %s without the exactly_once guarantee: %s", owner, call, reason)
+        return lambda: log_uncovered(owner, open_leg.call.id, reason)
+
+
+def _reject(owner: str) -> Never:
+    raise CallUncovered(owner)
 
 
 class GuessCounter:
@@ -134,23 +186,7 @@ class GuessCounter:
         question = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
         name = f"{call_id}/guesses/{question}"
         try:
-            return await ledger.count(name, item, most=guesses, keep=_retention_seconds(leg), account=_account(leg))
+            return await ledger.count(name, item, most=guesses, keep=retention_seconds(leg), account=account_of(leg))
         except contract.LedgerDown as error:
             logger.error("%s", error)
             raise GuessUncounted(leg.function.owner) from error
-
-
-def _retention_seconds(leg: OpenLeg) -> float:
-    """Return the number of seconds during which more legs of the call can arrive. After that, the ledger may forget the
-    call.
-    """
-    journal, limits = leg.journal, leg.function.limits
-    # Another build may have begun the call and chosen the lifetime of its tokens.
-    left = limits.max_age if journal is None else max(0.0, journal.end - leg.parts.system.time())
-    return left + SKEW
-
-
-def _account(leg: OpenLeg) -> str:
-    """Return the account that the leg's ledger entries are charged to: a caller or a tool."""
-    principal = leg.principal()
-    return f"tool {leg.function.name}" if principal is None else f"caller {principal}"

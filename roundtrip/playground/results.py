@@ -19,6 +19,7 @@ from mcp_types import (
 )
 
 from roundtrip.client.person import can_be_opened
+from roundtrip.once.intents import RECALLED_META
 from roundtrip.testing.question_pages import waiting_call
 from roundtrip.trace.explaining.wording import size_text
 from roundtrip.trace.page.data import Data
@@ -43,6 +44,7 @@ def result_data(result: CallToolResult) -> Data:
     return {
         "waits": None if waits is None else {"tool": waits.tool, "handle": waits.handle},
         "isError": bool(result.is_error),
+        "recalled": _shorten(at) if isinstance(at := (result.meta or {}).get(RECALLED_META), str) else None,
         "blocks": [_block(block) for block in result.content],
         "structured": None if structured is None else _shorten(json_text(structured, indent=2)),
     }

@@ -66,7 +66,7 @@ def _journal_facts(journal: Journal) -> list[list[str]]:
         ["Expires", clock_text(journal.deadline)],
         ["Build", build_text(journal.build)],
         ["Plan", journal.fingerprint or "none"],
-        *([["Intent", INTENT_TEXTS[journal.intent]]] if journal.intent else []),
+        *([["Chain", INTENT_TEXTS[journal.chain]]] if journal.chain else []),
     ]
 
 

@@ -39,14 +39,16 @@ from roundtrip.resolvers.signatures import display_name, hints_of
 from roundtrip.sdk import Shelf
 from roundtrip.server.features import extensions_of, reject_waits, stored_features
 from roundtrip.stored.storage import Storage
+from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from roundtrip.channels.stored_calls import StoredCalls
     from roundtrip.ledger.contract import Ledger
-    from roundtrip.server import context, overrides, probe
+    from roundtrip.server import context, intent_desk, overrides, probe
     from roundtrip.server.context import Context
     from roundtrip.server.overrides import Overrides
+    from roundtrip.stored.desk import DeskFeature
     from roundtrip.stored.service import CallService
     from roundtrip.trace.writing import unwritten
     from roundtrip.visibility.catalog import Catalog
@@ -54,6 +56,7 @@ else:
     load_on_use(
         globals(),
         "roundtrip.server.context",
+        "roundtrip.server.intent_desk",
         "roundtrip.server.overrides",
         "roundtrip.server.probe",
         "roundtrip.trace.writing.unwritten",
@@ -130,11 +133,20 @@ class Attached(ABC):
         self._routes = routes
         self._planned: WeakSet[Planned] = WeakSet()
         """The plans in which `overrides` can replace functions."""
-        self.storage = Storage(stored_features)
         self.stored_calls: StoredCalls | None = None
         """Calls whose questions are answered by users on pages, or by models; None if no channel needs such calls."""
-        self._features = extensions_of(parts, stored_of=lambda: self.stored_calls)
+        self.has_intents = False
+        """True if a tool has `once_per=`."""
+        self.storage = Storage(stored_features, around=self._guard)
+        self._features = extensions_of(parts, stored_of=lambda: self.stored_calls, service_of=self._service)
         """The server's features, outermost first."""
+
+    def _service(self) -> str:
+        return self.parts.protection.policy.audience or self.name
+
+    def _guard(self, service: CallService) -> DeskFeature:
+        """Return the feature around all others at the desk."""
+        return intent_desk.IntentDesk(service, lambda: self.stored_calls)
 
     def attach(self, low_level: LowLevelServer[Any], *, host: MCPServer[Any] | None, subject_of: SubjectOf) -> None:
         """Let functions behind a low-level server ask; see `install`."""
@@ -221,6 +233,8 @@ class Attached(ABC):
                 f"{function.owner} must keep a value secret from the client (remember=True), but the server has no key "
                 "for that; pass seal_keys= together with request_state_security="
             )
+        once = function.policy(OncePolicy)
+        self.has_intents |= once is not None and once.intent is not None
         function.extensions += tuple(each for each in self._features if each.concerns(function))
         # The policy has one time limit for all tools, so use the longest. A journal's deadline enforces a tool's
         # shorter limit.

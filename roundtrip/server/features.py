@@ -38,14 +38,17 @@ else:
     )
 
 
-def extensions_of(parts: Parts, *, stored_of: Callable[[], StoredCalls | None]) -> tuple[LegExtension, ...]:
+def extensions_of(
+    parts: Parts, *, stored_of: Callable[[], StoredCalls | None], service_of: Callable[[], str]
+) -> tuple[LegExtension, ...]:
     """Return the server's leg extensions, outermost first.
 
     Args:
         parts: The server's parts.
         stored_of: Returns the server's stored calls, which contain its inbox; None if the server stores no calls.
+        service_of: Returns the name of the service.
     """
-    return _TaskNeed(parts), ExactlyOnce(parts), _ApprovalNeed(stored_of)
+    return _TaskNeed(parts), ExactlyOnce(parts, service_of), _ApprovalNeed(stored_of)
 
 
 def stored_features() -> list[CallFeature]:

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,14 +25,16 @@ from roundtrip.server.context import Context
 from roundtrip.stored.storage import Storage
 from roundtrip.switches import PROBE_TOOL
 from roundtrip.tools.options import ToolSpec
+from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registered import RegisteredTool, ToolDefaults, register
 from roundtrip.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
+    from roundtrip.once import rekeying
     from roundtrip.stored import operations
     from roundtrip.stored.service import CallService
 else:
-    load_on_use(globals(), "roundtrip.stored.operations")
+    load_on_use(globals(), "roundtrip.once.rekeying", "roundtrip.stored.operations")
 
 
 logger = logging.getLogger("roundtrip")
@@ -45,6 +47,7 @@ _QUESTION: Final = "understood"
 _MARK: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _BACKLOG_SECONDS: Final = 10.0
 _MAX_TASKS: Final = 2000
+_MAX_PAGES: Final = 20
 _MARK_SECONDS: Final = 60.0
 _MAX_MARKS: Final = 32
 """The maximum number of marks that this process keeps in the ledger."""
@@ -121,11 +124,11 @@ def identity_of_tools(name: str, *, parts: Parts, tools: Iterable[RegisteredTool
     """Return the identity of a `roundtrip.Server` with these tools."""
     tools = list(tools)
     descriptions = (
-        f"{tool.name}@{tool.version or ''}\n{tool.function.build}\n{bool(tool.spec.get('exactly_once'))}\n"
+        f"{tool.name}@{tool.version or ''}\n{tool.function.build}\n{tool.function.policy(OncePolicy) is not None}\n"
         f"{tool.listing.model_dump_json(by_alias=True, exclude_none=True)}"
         for tool in tools
     )
-    exactly_once = any(tool.spec.get("exactly_once") for tool in tools)
+    exactly_once = any(tool.function.policy(OncePolicy) is not None for tool in tools)
     return identity_of(name, parts=parts, tools=descriptions, exactly_once=exactly_once, stores_calls=stores_calls)
 
 
@@ -154,9 +157,9 @@ class Probe:
         self._pid = -1
         self._instance = ""
         self._mark_times: deque[float] = deque()
-        self._backlog: tuple[float, dict[str, Any]] | None = None
-        """The last task-store report, and the time at which it was made. The report is cached because reading the store
-        is slow.
+        self._reports: dict[str, tuple[float, dict[str, Any]]] = {}
+        """The last reports on the task store and on intents, with the times at which they were made. They are cached
+        because reading a store is slow.
         """
         plain = ToolDefaults(defaults.limits, defaults.foreign, build=_BUILD)
         self.tool = register(self._run, ToolSpec(name=PROBE_TOOL), defaults=plain)
@@ -203,7 +206,12 @@ class Probe:
             facts["group"], facts["workers"] = self.worker_group
         tasks = self._storage.tasks
         if tasks is not None:
-            facts["tasks"] = await self._tasks(tasks)
+            report = await self._cached("tasks", lambda: self._tasks(tasks))
+            facts["tasks"] = {**report, "runs": bool(tasks.runs_tasks)}
+        policies = (tool.function.policy(OncePolicy) for tool in self._tools.registered)
+        has_intents = any(once is not None and once.intent is not None for once in policies)
+        if has_intents and identity.reach is not Reach.PROCESS:
+            facts["intents"] = await self._cached("intents", self._intents)
         if identity.needs_ledger and claim:
             facts["mark"], facts["marked"] = await self._write_mark()
         if identity.needs_ledger and look:
@@ -212,21 +220,29 @@ class Probe:
         facts["clock"] = self._parts.system.time()
         return facts
 
+    async def _cached(self, subject: str, make: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        """Return a report that was made in the last seconds."""
+        now = self._parts.system.monotonic()
+        if subject not in self._reports or now - self._reports[subject][0] > _BACKLOG_SECONDS:
+            try:
+                report = await make()
+            except LedgerDown as error:
+                logger.warning("the probe could not count the ledger's %s: %s", subject, error)
+                report = {"down": True}
+            self._reports[subject] = now, report
+        return self._reports[subject][1]
+
     async def _tasks(self, tasks: "CallService") -> dict[str, Any]:
         """Count the tasks in each state, and add the store's key hints. The report does not identify individual
         tasks.
         """
-        now = self._parts.system.monotonic()
-        if self._backlog is None or now - self._backlog[0] > _BACKLOG_SECONDS:
-            try:
-                backlog = await operations.CallOperations(tasks.book).backlog(limit=_MAX_TASKS)
-            except LedgerDown as error:
-                logger.warning("the probe could not reach the task store: %s", error)
-                report: dict[str, Any] = {"down": True}
-            else:
-                report = {**backlog._asdict(), "own_keys": tasks.book.seal.hints}
-            self._backlog = now, report
-        return {**self._backlog[1], "runs": bool(tasks.runs_tasks)}
+        backlog = await operations.CallOperations(tasks.book).backlog(limit=_MAX_TASKS)
+        return {**backlog._asdict(), "own_keys": tasks.book.seal.hints}
+
+    async def _intents(self) -> dict[str, Any]:
+        """Count the ledger's entries of intents by the keys that they need."""
+        keys, is_whole = await rekeying.IntentEntries(self._parts).count(pages=_MAX_PAGES)
+        return {"keys": keys, "own_keys": self._parts.protection.hints, "is_whole": is_whole}
 
     def _digests(self) -> dict[str, str]:
         """Return a digest per tool. All tools that some clients cannot see share one digest, so that their names stay

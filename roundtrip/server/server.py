@@ -135,8 +135,9 @@ class Server(PromptsAndResources[LifespanResultT]):
         trace: Where to record calls: a transcript's path, a `Recorder`, another tracer, a function that is called with
             each `Transition` and each `TokenRejection`, or several of those. The default is the transcript that the
             environment variable ROUNDTRIP_TRACE names, if it is set. False records nothing.
-        ledger: Stores the results of tools that run once (`exactly_once=True`). The default ledger is in this process's
-            memory. Instances of one service share a `SqliteLedger`, a `RedisLedger` or a `PostgresLedger`.
+        ledger: Stores the results of tools that run once (`once_per=`, `exactly_once=True`). The default ledger is in
+            this process's memory. Instances of one service share a `SqliteLedger`, a `RedisLedger` or a
+            `PostgresLedger`.
         no_empty_rounds: Names of clients (`clientInfo.name`) that cannot handle a round without questions. The server
             sends them no empty rounds. If an exactly-once tool asks such a client no question, the tool runs without
             the guarantee, and the server notes this in the log and in the trace.
@@ -405,6 +406,16 @@ class Server(PromptsAndResources[LifespanResultT]):
                 max_age (seconds after which a call can no longer be resumed),
                 exactly_once (run the body once per call, even if the last leg arrives several times, and keep the
                 result in the server's ledger),
+                once_per (run the body once for all calls with the same intent, however often a client calls: a template
+                such as `"{order_id}"`, a function of the arguments, or `from_meta(key)`),
+                scope (who shares an intent: `"caller"`, the default, for each caller alone, or `"service"` for all
+                callers),
+                uncovered (what to do with a call that nothing identifies: `"reject"` fails, `"run"` runs the body,
+                which may run again, and `"round"`, for exactly_once only, first sends a round without questions),
+                keep (seconds for which an intent's end is kept; one day by default),
+                declined_for (seconds for which a user's decline of an intent holds; five minutes by default),
+                on_failure (what an intent's later calls get after its body has failed: `"keep"`, the default, gives
+                them the error, and `"rerun"` runs the body again),
                 on_unknown (`"rerun"` runs the body again if the process died during the body; by default the call fails
                 with an error), and
                 inline (run a plain function on the event loop instead of in a worker thread).

@@ -22,6 +22,7 @@ from roundtrip.machine.journal import Limits, from_text, to_text
 from roundtrip.machine.journal_bytes import MAX_JOURNAL_BYTES
 from roundtrip.on_demand import load_on_use
 from roundtrip.system import SYSTEM, System
+from roundtrip.tokens.binding import DEFAULT_AUDIENCE
 from roundtrip.tokens.protection import Protection
 from roundtrip.tokens.token import MAX_TOKEN_BYTES, KeyRing, TokenCodec
 from roundtrip.trace.writing.tracers import tracers_of
@@ -39,9 +40,6 @@ else:
 
 Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
 Keys = Sequence[bytes | bytearray | str]
-
-_DEFAULT_AUDIENCE: Final = "mcp-server"
-"""The SDK's default name for a server."""
 
 _TTL_SECONDS: Final = 600.0
 _MAX_AGE_SECONDS: Final = 3600.0
@@ -202,7 +200,7 @@ def _protect_by_keys(name: str | None, ttl: float, options: PartsOptions, system
             )
         # The SDK requires an audience in every policy. Any text works here, because this server's key never leaves the
         # process.
-        audience = _DEFAULT_AUDIENCE
+        audience = DEFAULT_AUDIENCE
     if found is not None:
         keys = found.keys
     try:

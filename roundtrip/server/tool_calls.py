@@ -32,7 +32,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from typing_extensions import override
 
-from roundtrip.engine.leg import Finished, HandedOver, Suspended
+from roundtrip.engine.leg import Finished, HandedOver, JoinedCall, Suspended
 from roundtrip.errors import RejectionReason
 from roundtrip.legs.requests import Incoming, RequestRecord, token_rejection
 from roundtrip.legs.runner import ServedEnd, result_of
@@ -358,6 +358,6 @@ def _sent(end: ServedEnd, revision: str) -> dict[str, Any]:
     if isinstance(end, Suspended):
         requests = {key: waiting.sent() for key, waiting in end.questions.items()}
         return {"inputRequests": requests, "requestState": end.state, "resultType": "input_required"}
-    if isinstance(end, HandedOver):
+    if isinstance(end, HandedOver | JoinedCall):
         raise RuntimeError("a call became a task on a server without tasks")
     return written(end.value if isinstance(end, Finished) else end.result, revision)

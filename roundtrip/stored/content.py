@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
+from mcp_types import INTERNAL_ERROR
+
 from roundtrip.errors import RoundtripError, TokenRejected
 from roundtrip.ledger.machines import StoredEvent
 from roundtrip.ledger.tasks import CallEntry
-from roundtrip.tokens.token import SEALED_PREFIX, Sealer, open_text, seal_text
+from roundtrip.tokens.token import Sealer, open_text, seal_text
 
 if TYPE_CHECKING:
     from roundtrip.engine.leg import Authored, Suspended
@@ -249,6 +251,11 @@ def _pop(kind: type[KeysT], values: dict[str, Any]) -> KeysT:
     return kind(**{each.name: values.pop(each.name) for each in fields(kind) if each.name in values})
 
 
+DECLINED: Final = {"reason": "declined"}
+"""The `error` of a completed call whose user declined. Its result tells the client."""
+EXPIRED: Final = {"code": INTERNAL_ERROR, "message": "This call has ended: an operator of the server expired it."}
+"""The `error` of a call that an operator has expired."""
+
 _KEYS: Final = (
     *("arguments", "capabilities", "protocol", "principal", "secret", "version", "journal", "user", "page_secret"),
     *("needs_client", "needs_request", "asks_model", "is_chosen", "is_local", "is_fresh", "questions", "names"),
@@ -428,10 +435,6 @@ class CallSeal:
         entry.notes = [self.seal(note, entry.call_id, "note") for note in notes]
         if notes:
             entry.stored_notes = None
-
-    def hint_of(self, stored: str) -> str:
-        """Return the public name of the key that sealed a text, or an empty string if the text is not sealed."""
-        return stored.removeprefix(SEALED_PREFIX).rpartition(".")[0] if stored.startswith(SEALED_PREFIX) else ""
 
     def open(self, stored: str, call_id: str, use: str) -> Any:
         """Return a JSON value from its stored form.

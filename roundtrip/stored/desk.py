@@ -61,6 +61,8 @@ class CallDesk:
 
     features: list[DeskFeature] = field(default_factory=list[DeskFeature])
     """The features, outermost first."""
+    around: DeskFeature | None = None
+    """The feature around all others."""
     untraced: set[AskingFunction] = field(default_factory=set["AskingFunction"])
     """Functions whose calls are hidden from tracers."""
 
@@ -68,7 +70,7 @@ class CallDesk:
         """Serve one request from a client. `run` serves this request's leg."""
         for feature in reversed(self.features):
             run = partial(feature.serve, call, run)
-        return await run()
+        return await (run() if self.around is None else self.around.serve(call, run))
 
 
 class HostServer(Protocol):

@@ -75,6 +75,10 @@ class WorkerLeg:
     """The client's request that runs the leg; None if a worker runs the leg without a request."""
     written: Journal | None = field(default=None, init=False)
     """The journal at the end of the leg."""
+    is_declined: bool = field(default=False, init=False)
+    """True once the user has declined, so that the end counts only for a while."""
+    kept_for: float = field(default=0.0, init=False)
+    """Seconds for which the end must be kept."""
     retry_seconds: float | None = field(default=None, init=False)
     """Seconds before the failed body is tried again; None if it is not tried again."""
 

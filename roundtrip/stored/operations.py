@@ -11,12 +11,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from mcp_types import INTERNAL_ERROR
-
 from roundtrip.ledger.machines import TASK_MACHINE, StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import (
+    EXPIRED,
     CallContent,
     CallNotChanged,
     ContentUnreadable,
@@ -27,6 +26,7 @@ from roundtrip.stored.content import (
 )
 from roundtrip.stored.model_answers import AnswersInvalid, read_answer
 from roundtrip.text import quoted
+from roundtrip.tokens.token import hint_of
 from roundtrip.trace.writing.lines import OperatorAction
 from roundtrip.trace.writing.operator_log import OperatorLog, OperatorLogUnwritable
 
@@ -37,7 +37,6 @@ _OVERDUE_SECONDS: Final = 60.0
 _UNREADABLE: Final = (
     "the task belongs to another service, or no key of this server opens it; use the task's own server and its keys"
 )
-_EXPIRED: Final = "This call has ended: an operator of the server expired it."
 _UNKNOWN_OUTCOME: Final = (
     "the action was interrupted, or the store could not be used; check the call to see if the action was done"
 )
@@ -157,7 +156,7 @@ class CallOperations:
                 raise already_ended(entry)
             tells = [feature.expire(content, entry, now) for feature in self._book.features]
             if entry.runs_once or content.is_continued:
-                content.error = {"code": INTERNAL_ERROR, "message": _EXPIRED}
+                content.error = EXPIRED
             else:
                 entry.expires = now
             entry.content = self._book.seal.write(content, call_id)
@@ -282,7 +281,7 @@ class CallOperations:
         return Backlog(dict(states), dict(keys), overdue, seen < limit)
 
     def _keys_of(self, entry: CallEntry) -> set[str]:
-        return {self._book.seal.hint_of(text) for text in (entry.content, *entry.notes)}
+        return {hint_of(text) for text in (entry.content, *entry.notes)}
 
 
 class LoggedOperations:

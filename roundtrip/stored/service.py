@@ -13,7 +13,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ClientCapabilities
 
-from roundtrip.engine.leg import Authored, Finished, HandedOver, Suspended
+from roundtrip.engine.leg import Authored, Finished, HandedOver, JoinedCall, Suspended
 from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.tasks import CallEntry
@@ -272,7 +272,7 @@ class CallService:
                 end = await self._host.serve_stored(leg.tool, origin.arguments, incoming, origin.version)
             finally:
                 record.ended = True
-        if isinstance(end, HandedOver):
+        if isinstance(end, HandedOver | JoinedCall):
             raise RuntimeError("a leg of a task became another task")
         if not isinstance(end, Finished):
             return end

@@ -11,7 +11,7 @@ from roundtrip.on_demand import load_on_use
 if TYPE_CHECKING:
     from roundtrip.stored import book, service
     from roundtrip.stored.content import CallFeature
-    from roundtrip.stored.desk import ToolHost
+    from roundtrip.stored.desk import DeskFeature, ToolHost
     from roundtrip.stored.service import CallService
     from roundtrip.stored.worker import DistributedEngine
 else:
@@ -24,6 +24,8 @@ class Storage:
 
     features: Callable[[], list[CallFeature]]
     """Returns the features that take part in stored calls."""
+    around: Callable[[CallService], DeskFeature]
+    """Makes the feature around all others at the desk."""
     engine: DistributedEngine | None = None
     """Delivers stored calls to workers, so that workers need not poll the store. If it is None, workers poll."""
     runs_tasks: bool | str = True
@@ -41,6 +43,7 @@ class Storage:
             call_book = book.CallBook(host.legs.parts, host.low_level.name, needed_by, self.features())
             created = service.CallService(host, call_book, engine=self.engine, runs=self.runs_tasks)
             self.tasks = created
+            host.desk.around = self.around(created)
             host.begin_storing()
             host.legs.workers.append(created)
         return self.tasks

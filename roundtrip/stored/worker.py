@@ -26,7 +26,7 @@ from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.stored.book import CallBook
-from roundtrip.stored.content import CallContent, CallFeature, ContentUnreadable, Tell
+from roundtrip.stored.content import DECLINED, CallContent, CallFeature, ContentUnreadable, Tell
 from roundtrip.stored.lease import END_SECONDS, CallLease
 from roundtrip.stored.legs import ToolMissing, WorkerLeg
 from roundtrip.stored.sweep import CallDelivery, Sweep, begin_work
@@ -304,7 +304,7 @@ class CallWorker:
         try:
             end = await self._serve(leg)
         except MCPError as error:
-            await _end(claim, None, error.error)
+            await self._end(leg, None, error.error)
         except ToolMissing:
             self._delivery.skip(claim.call_id, _SKIP_SECONDS)
             await claim.give_up()
@@ -314,7 +314,7 @@ class CallWorker:
             raise
         else:
             if isinstance(end, Finished):
-                await _end(claim, end.value)
+                await self._end(leg, end.value)
             else:
                 await self._pause(leg, end)
         finally:
@@ -335,17 +335,22 @@ class CallWorker:
 
         await claim.write_content(None, park, patience=END_SECONDS)
 
+    async def _end(self, leg: WorkerLeg, result: dict[str, Any] | None, error: ErrorData | None = None) -> None:
+        """Store the end of a call."""
+        claim = leg.claim
 
-async def _end(claim: CallLease, result: dict[str, Any] | None, error: ErrorData | None = None) -> None:
-    def end(content: CallContent, entry: CallEntry, now: float) -> None:
-        content.result = result
-        if error is not None:
-            content.error = error.model_dump(by_alias=True, mode="json", exclude_none=True)
-            content.message = content.message or error.message
-        claim.drop_results(entry)
+        def end(content: CallContent, entry: CallEntry, now: float) -> None:
+            content.result = result
+            if leg.is_declined:
+                content.error = DECLINED
+            if error is not None:
+                content.error = error.model_dump(by_alias=True, mode="json", exclude_none=True)
+                content.message = content.message or error.message
+            entry.expires = entry.due = max(entry.expires, now + leg.kept_for)
+            claim.drop_results(entry)
 
-    event = StoredEvent.FINISH if error is None else StoredEvent.FAIL
-    await claim.write_content(event, end, patience=END_SECONDS)
+        event = StoredEvent.FINISH if error is None else StoredEvent.FAIL
+        await claim.write_content(event, end, patience=END_SECONDS)
 
 
 def leave_to_client(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from roundtrip.testing.hosting import served
     from roundtrip.testing.leg_by_leg import LegByLeg
     from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
-    from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
+    from roundtrip.testing.networks.carrying import BeginAgain, Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
     from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
     from roundtrip.testing.networks.fleet import TaskUnfinished
     from roundtrip.testing.networks.network import Network, Route
@@ -31,6 +31,7 @@ __all__ = [
     "Answers",
     "Approver",
     "AskedQuestion",
+    "BeginAgain",
     "Breach",
     "Clock",
     "Conversation",
@@ -91,7 +92,7 @@ if not TYPE_CHECKING:
         ".hosting": ["served"],
         ".leg_by_leg": ["LegByLeg"],
         ".networks.attacks": ["Delay", "Eavesdrop", "Garble", "Interleave", "Invent", "Strip", "Swap", "Tamper"],
-        ".networks.carrying": ["Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"],
+        ".networks.carrying": ["BeginAgain", "Deploy", "Drop", "Duplicate", "Hop", "Reorder", "Restart", "Rotate"],
         ".networks.fleet": ["TaskUnfinished"],
         ".networks.tasks": ["Abort", "Kill", "Outage"],
         ".networks.deliveries": ["Breach", "Inapplicable", "LegDelivery"],

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, cast
 from roundtrip.adapters.finding import AnyServer, attached
 from roundtrip.client.legs import ERAS, LIVES, Era
 from roundtrip.testing.networks.attacks import Delay, Eavesdrop, Garble, Interleave, Invent, Strip, Swap, Tamper
-from roundtrip.testing.networks.carrying import Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
+from roundtrip.testing.networks.carrying import BeginAgain, Deploy, Drop, Duplicate, Hop, Reorder, Restart, Rotate
 from roundtrip.testing.networks.fleet import Make
 from roundtrip.testing.networks.network import Network
 from roundtrip.testing.networks.tasks import Abort, Kill, Outage
@@ -24,7 +24,16 @@ from roundtrip.trace.writing.recorder import Recorder
 Stack = tuple[Network, ...]
 """Networks that requests pass through, outermost first."""
 
-_DELIVERY_NETWORKS: Final = (Hop, Restart, Duplicate, partial(Duplicate, at_once=True), Drop, Reorder, Rotate)
+_DELIVERY_NETWORKS: Final = (
+    Hop,
+    Restart,
+    Duplicate,
+    partial(Duplicate, at_once=True),
+    Drop,
+    BeginAgain,
+    Reorder,
+    Rotate,
+)
 _ATTACKS: Final = (Delay, Tamper, Swap, Strip, Invent, Garble, Interleave, Eavesdrop)
 NETWORKS: Final[Mapping[str, Callable[[], Network]]] = {make().name: make for make in (*_DELIVERY_NETWORKS, *_ATTACKS)}
 """Networks that need no arguments, by name. `Deploy` is not listed, because it needs a function that makes the other

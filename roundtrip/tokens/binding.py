@@ -19,6 +19,8 @@ from roundtrip.errors import RejectionReason, TokenRejected
 FORMAT: Final = 3
 """Binding version. A payload with another version is rejected."""
 
+DEFAULT_AUDIENCE: Final = "mcp-server"
+"""The SDK's default name for a server."""
 MAX_BINDING_BYTES: Final = 33
 
 _BINDING: Final = struct.Struct(">B4s12s4s")

@@ -161,6 +161,11 @@ def open_text(sealer: Sealer | None, stored: str, *bound_to: str) -> str:
     return sealer.open(sealed, json.dumps(bound_to).encode()).decode("utf-8", "surrogatepass")
 
 
+def hint_of(stored: str) -> str:
+    """Return the text before a sealed text; empty if the stored text is not sealed."""
+    return stored.removeprefix(SEALED_PREFIX).rpartition(".")[0] if stored.startswith(SEALED_PREFIX) else ""
+
+
 def _framed(plain: bytes) -> bytes:
     framed = len(plain).to_bytes(_LENGTH_BYTES, "big") + plain
     return framed + b"\0" * (-len(framed) % _PADDING_BYTES)

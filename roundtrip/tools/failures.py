@@ -54,6 +54,9 @@ _SERVER_ERRORS: Final = (
 """Errors that end a call with a protocol error: for each class, the `data.reason` and the message."""
 
 
+_STORE_DOWN: Final = {"reason": "ledger_unavailable"}
+
+
 class Crashed(Exception):
     """A body's crash on an earlier leg, which logged it. The message is the original exception's message."""
 
@@ -214,7 +217,12 @@ def store_down(message: str) -> MCPError:
     """Return the error for a store that is down, so that the client can try again later. Its reason is the same as for
     a ledger outage.
     """
-    return MCPError(code=SERVER_ERROR, message=f"{message}; try again later", data={"reason": "ledger_unavailable"})
+    return MCPError(code=SERVER_ERROR, message=f"{message}; try again later", data=dict(_STORE_DOWN))
+
+
+def is_store_down(error: MCPError) -> bool:
+    """Return True if `store_down` made this error."""
+    return error.error.code == SERVER_ERROR and error.error.data == _STORE_DOWN
 
 
 def log_tool_failure(name: str, error: Exception) -> None:

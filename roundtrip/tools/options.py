@@ -21,7 +21,7 @@ else:
     load_on_use(globals(), "roundtrip.tools.guard")
 
 _ATTACHED = "__roundtrip_tool__"
-_PROMISES = ("confirm", "dependencies", "enabled", "exactly_once")
+_PROMISES = ("confirm", "dependencies", "enabled", "exactly_once", "once_per")
 """Options that only roundtrip enforces. A function with any of them must not run on another server."""
 _REGISTERED = "__roundtrip_registered__"
 _REMOVED = ("recover",)
@@ -38,6 +38,29 @@ _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
 
 
 OnUnknown = Literal["fail", "rerun"]
+OnFailure = Literal["keep", "rerun"]
+Scope = Literal["caller", "service"]
+Uncovered = Literal["round", "run", "reject"]
+
+
+class FromMeta(NamedTuple):
+    """Key in a request's `_meta` under which clients send an intent's name; see `from_meta`."""
+
+    key: str
+
+
+def from_meta(key: str) -> FromMeta:
+    """Return a value for `once_per=` that reads the intent from a request's `_meta`.
+
+    Args:
+        key: The key in `_meta`, such as `"com.example/idempotencyKey"`. Its value is a text that the client chooses.
+
+    Raises:
+        ValueError: The key is empty.
+    """
+    if not isinstance(key, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"from_meta(key): the key must be a text such as 'com.example/key', got {key!r}")
+    return FromMeta(key)
 
 
 class After(NamedTuple):
@@ -46,7 +69,35 @@ class After(NamedTuple):
     seconds: float
 
 
-class ToolOptions(TypedDict, total=False):
+class OnceOptions(TypedDict, total=False):
+    """Tool options about how often a body runs."""
+
+    exactly_once: bool | None
+    """True to run the body only once per call, even if the last leg is sent again; the ledger stores the result."""
+    once_per: str | Callable[..., Any] | FromMeta | None
+    """The intent of a call: calls with the same intent share one body and one result. A template such as
+    `"{order_id}"`, a function of the arguments, or `from_meta(key)` for a key that clients choose.
+    """
+    uncovered: Uncovered | None
+    """What to do with a call that cannot be identified: `round` sends a round without questions first, `run` runs the
+    body, which may then run again, and `reject` fails. The default is `round` for `exactly_once=True`, and `reject` for
+    `once_per=`.
+    """
+    keep: float | None
+    """Seconds for which an intent's result is kept after its end; one day by default."""
+    declined_for: float | None
+    """Seconds for which a user's decline of an intent holds; five minutes by default."""
+    scope: Scope | None
+    """Who shares an intent: `caller`, the default, means one caller, and `service` means all callers."""
+    on_failure: OnFailure | None
+    """What an intent's later calls get after its body has failed: `keep`, the default, gives them the error, and
+    `rerun` runs the body again.
+    """
+    on_unknown: OnUnknown | None
+    """What to do if a process died while it ran the body of a run-once tool: `fail`, the default, or `rerun`."""
+
+
+class ToolOptions(OnceOptions, total=False):
     """Tool options that only roundtrip has."""
 
     tags: Iterable[str] | None
@@ -77,13 +128,6 @@ class ToolOptions(TypedDict, total=False):
     """Seconds that a client has to answer the questions of one leg."""
     max_age: float | None
     """Seconds after which a call cannot be resumed."""
-    exactly_once: bool | Literal["when_possible"] | None
-    """True to run the body only once per call, even if the last leg is sent again; the ledger stores the result. For a
-    call without questions, True sends an additional round. `when_possible` sends no additional round, so the body of
-    such a call may run again.
-    """
-    on_unknown: OnUnknown | None
-    """What to do if a process died while it ran the body of a run-once tool: `fail`, the default, or `rerun`."""
     inline: bool | None
     """True to run a plain function on the event loop instead of a worker thread. The function must not block."""
     task: bool | Literal["required"] | After | None

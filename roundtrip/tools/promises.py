@@ -3,45 +3,83 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Final, NamedTuple, get_args
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 from roundtrip.errors import InvalidSignature
-from roundtrip.legs.functions import AskingFunction
+from roundtrip.legs.functions import AskingFunction, FunctionSignature
 from roundtrip.legs.parts import Parts
-from roundtrip.tools.options import After, OnUnknown, ToolSpec
+from roundtrip.on_demand import load_on_use
+from roundtrip.resolvers.signatures import hints_of, returns_input_required
+from roundtrip.tools.options import After, OnUnknown, ToolSpec, Uncovered
+
+if TYPE_CHECKING:
+    from roundtrip.tools import intents
+else:
+    load_on_use(globals(), "roundtrip.tools.intents")
 
 logger = logging.getLogger("roundtrip")
 
 _TASK_TTL_SECONDS: Final = 7 * 24 * 3600.0
 _MAX_TASK_TTL_SECONDS: Final = 366 * 24 * 3600.0
 _MAX_AFTER_SECONDS: Final = 24 * 3600.0
+_OF_INTENTS: Final = ("keep", "declined_for", "scope", "on_failure")
+"""Options that need `once_per=`."""
 
 
 class OncePolicy(NamedTuple):
-    """Options of a tool whose body runs only once per call."""
+    """Options of a tool whose body runs only once: per call, or per intent."""
 
     on_unknown: OnUnknown
-    when_possible: bool
-    """If a call has no token: True to run the body immediately, False to send a round without questions first."""
+    uncovered: Uncovered
+    """What to do with a call that cannot be identified."""
+    intent: intents.IntentPolicy | None = None
+    """How calls are identified; None if the body runs once per call."""
 
     @classmethod
-    def of(cls, spec: ToolSpec, *, tool: str) -> OncePolicy | None:
+    def of(cls, spec: ToolSpec, signature: FunctionSignature, arguments: Mapping[str, str]) -> OncePolicy | None:
         """Return the policy from a tool's options; None if the body may run again.
 
         Raises:
             InvalidSignature: An option has an invalid value.
         """
-        once, on_unknown = spec.get("exactly_once"), spec.get("on_unknown")
-        if once not in (None, False, True, "when_possible"):
-            raise InvalidSignature(f"tool {tool!r}: exactly_once must be True, False or 'when_possible', got {once!r}")
-        if on_unknown not in (None, *get_args(OnUnknown)):
-            raise InvalidSignature(f"tool {tool!r}: on_unknown must be 'fail' or 'rerun', got {on_unknown!r}")
-        if on_unknown is not None and not once:
+        owner, once, per = signature.owner, spec.get("exactly_once"), spec.get("once_per")
+        uncovered, on_unknown = spec.get("uncovered"), spec.get("on_unknown")
+        if once not in (None, False, True):
             raise InvalidSignature(
-                f"tool {tool!r}: on_unknown must be given together with exactly_once=True; add exactly_once=True, or "
-                "leave on_unknown out"
+                f"{owner}: exactly_once must be True or False, got {once!r}; to run calls that cannot be identified, "
+                "add uncovered='run'"
             )
-        return cls(on_unknown or "fail", once == "when_possible") if once else None
+        if uncovered not in (None, *get_args(Uncovered)):
+            raise InvalidSignature(f"{owner}: uncovered must be 'round', 'run' or 'reject', got {uncovered!r}")
+        if on_unknown not in (None, *get_args(OnUnknown)):
+            raise InvalidSignature(f"{owner}: on_unknown must be 'fail' or 'rerun', got {on_unknown!r}")
+        if once and per is not None:
+            raise InvalidSignature(f"{owner} must not have both exactly_once= and once_per=; leave out exactly_once=")
+        if per is None and (alone := [name for name in _OF_INTENTS if spec.get(name) is not None]):
+            raise InvalidSignature(f"{owner}: {alone[0]} must be given together with once_per=")
+        if not once and per is None:
+            for name in ("on_unknown", "uncovered"):
+                if spec.get(name) is not None:
+                    raise InvalidSignature(
+                        f"{owner}: {name} must be given together with exactly_once=True or once_per=; add one of them, "
+                        f"or leave {name} out"
+                    )
+            return None
+        if per is None:
+            if uncovered is None and _asks_nothing(spec, signature):
+                raise InvalidSignature(
+                    f"{owner} asks nothing, so exactly_once=True would need a round without questions to identify its "
+                    "calls, and some clients reject such rounds; name what identifies a call (once_per='{order_id}'), "
+                    "let the user confirm (confirm='...'), or choose: uncovered='run' sends no such round and does not "
+                    "cover these calls, uncovered='round' sends it"
+                )
+            return cls(on_unknown or "fail", uncovered or "round")
+        if uncovered == "round":
+            raise InvalidSignature(
+                f"{owner}: uncovered='round' is for exactly_once=True; with once_per=, write 'reject' or 'run'"
+            )
+        return cls(on_unknown or "fail", uncovered or "reject", intents.IntentPolicy.of(spec, signature, arguments))
 
 
 def after(seconds: float) -> After:
@@ -97,6 +135,13 @@ class TaskMode(NamedTuple):
                 )
             return None
         return cls(given == "required", float(ttl), given.seconds if isinstance(given, After) else None)
+
+
+def _asks_nothing(spec: ToolSpec, signature: FunctionSignature) -> bool:
+    """Return True if no call of a tool can ask."""
+    asks = signature.resolved or signature.contexts or signature.foreign or spec.get("confirm") or spec.get("consent")
+    # A function without a return annotation may ask by hand.
+    return not asks and "return" in hints_of(signature.fn) and not returns_input_required(signature.fn)
 
 
 def warn_of_promise(function: AskingFunction, parts: Parts, promise: str) -> None:

@@ -297,8 +297,8 @@ def asking_function(
         confirmed = confirmation.ToolConfirmation.of(confirm, tool=name, arguments=arguments)
         if confirmed.approve is not None:
             policies[ExternalMarker] = confirmed.approve
-    if not spec.keys().isdisjoint(("exactly_once", "on_unknown")):
-        policies[OncePolicy] = OncePolicy.of(spec, tool=name)
+    if not spec.keys().isdisjoint(options.OnceOptions.__annotations__):
+        policies[OncePolicy] = OncePolicy.of(spec, signature, arguments)
     if not spec.keys().isdisjoint(("task", "task_ttl")):
         task = policies[TaskMode] = TaskMode.of(spec, tool=name)
     return kind(

@@ -32,7 +32,7 @@ _ACTIONS: Final = {
     "retry": "let workers continue lost calls after their last stored steps",
     "expire": "expire calls now, including their pending approvals",
     "remind": "notify the groups of pending approvals again, by calling the server's on_pending in this process",
-    "rekey": "encrypt all stored calls with the newest key",
+    "rekey": "encrypt all stored calls, and the results of intents, with the newest key",
     "answer": "answer a call's question on a development server, as a test user",
 }
 TEST_USER: Final = "--test-user"

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -25,7 +26,9 @@ from roundtrip.client.fields import read_typed
 from roundtrip.ledger.contract import LedgerDown, Reach
 from roundtrip.ledger.machines import ENDED, StoredState
 from roundtrip.ledger.tasks import CallEntry, EntrySummary
+from roundtrip.once.rekeying import IntentEntries
 from roundtrip.questions.fields import FieldInvalid, FieldKind, fields_of
+from roundtrip.server.attach import Attached
 from roundtrip.stored.book import CallBook
 from roundtrip.stored.content import CallNotChanged, ContentUnreadable
 from roundtrip.stored.operations import CallOperations, LoggedOperations
@@ -58,8 +61,10 @@ def run(arguments: Namespace) -> int:
         return view(arguments.action).run(arguments)
     if arguments.action == "answer":
         return _answer(arguments)
-    if arguments.action in ("stored", "rekey"):
-        return _with_stored_calls(arguments, _list_stored if arguments.action == "stored" else _rekey)
+    if arguments.action == "stored":
+        return _with_stored_calls(arguments, _list_stored)
+    if arguments.action == "rekey":
+        return _rekey(arguments)
     first, *words = arguments.calls
     files = [word for word in words if os.path.exists(word)]
     calls = [first, *(word for word in words if word not in files)]
@@ -91,19 +96,28 @@ def _with_stored_calls(arguments: Namespace, work: Callable[[_CallAccess, Namesp
         CommandFailed: The server cannot be loaded, its stored calls cannot be read, or the operator log cannot be
             written.
     """
-    server = load_attached(arguments.server)
+    return _with_calls_of(load_attached(arguments.server), lambda access: work(access, arguments))
+
+
+def _with_calls_of(server: Attached, work: Callable[[_CallAccess], Awaitable[T]]) -> T:
+    """Run an asynchronous function on a server's stored calls. See `_with_stored_calls`."""
     service = server.call_service
     if service is None:
         raise CommandFailed(
             "the server stores no calls: it has no tool with task=True, pages=, channels= or approvals="
         )
+    _require_shared(server)
+    with report_errors(LedgerDown, OperatorLogUnwritable):
+        return anyio.run(work, _CallAccess(service.book, CallOperations(service.book)))
+
+
+def _require_shared(server: Attached) -> None:
+    """Check that other processes can use the server's ledger."""
     if server.ledger.reach is Reach.PROCESS:
         raise CommandFailed(
             "the server must share its ledger with other processes, got a MemoryLedger; give the server a "
             "SqliteLedger, a RedisLedger or a PostgresLedger"
         )
-    with report_errors(LedgerDown, OperatorLogUnwritable):
-        return anyio.run(work, _CallAccess(service.book, CallOperations(service.book)), arguments)
 
 
 async def _find_call(access: _CallAccess, text: str) -> str:
@@ -196,20 +210,49 @@ def _as_data(entry: EntrySummary) -> dict[str, Any]:
     return {**entry._asdict(), "state": entry.state.value, "due": entry.due if _is_due(entry.state) else None}
 
 
-async def _rekey(access: _CallAccess, arguments: Namespace) -> int:
-    renewed = current = unreadable = 0
+def _rekey(arguments: Namespace) -> int:
+    """Seal all stored calls, and all entries of intents, with the newest key."""
+    server, left = load_attached(arguments.server), 0
+    if server.call_service is not None or not server.has_intents:
+        left = _with_calls_of(server, _rekey_calls)
+    _require_shared(server)
+    entries = IntentEntries(server.parts)
+    if entries.lister is None and server.has_intents:
+        print(
+            f"intents: not encrypted again, because the ledger ({type(entries.ledger).__name__}) cannot list entries; "
+            "before you remove an old key, wait until the longest keep= has passed since it was last the newest key"
+        )
+        return 1
+    with report_errors(LedgerDown):
+        return 1 if anyio.run(_rekey_intents, entries) or left else 0
+
+
+async def _rekey_calls(access: _CallAccess) -> int:
+    """Seal all stored calls with the newest key. Return how many could not be read."""
+    counts = Counter[str]()
     async for entry in access.operations.scan():
         try:
-            if await access.operations.renew_key(entry):
-                renewed += 1
-            else:
-                current += 1
+            counts["renewed" if await access.operations.renew_key(entry) else "current"] += 1
         except ContentUnreadable:
-            unreadable += 1
-    print(f"{renewed} now encrypted with the newest key ({access.book.seal.hint}), {current} already were")
-    if unreadable:
-        print(f"{unreadable} could not be read: this server does not have their key")
-    return 1 if unreadable else 0
+            counts["unreadable"] += 1
+    _print_counts("", counts, access.book.seal.hint)
+    return counts["unreadable"]
+
+
+async def _rekey_intents(entries: IntentEntries) -> int:
+    """Seal the ledger's entries of intents with the newest key. Return how many still need another key."""
+    counts = Counter([await entries.renew_key(entry) async for page in entries.pages() for entry in page])
+    if counts:
+        _print_counts("intents: ", counts, entries.hint)
+    if counts["held"]:
+        print(f"intents: {counts['held']} are in use; run the command again when their calls have ended or asked")
+    return counts["held"] + counts["unreadable"]
+
+
+def _print_counts(what: str, counts: Mapping[str, int], key: str) -> None:
+    print(f"{what}{counts['renewed']} now encrypted with the newest key ({key}), {counts['current']} already were")
+    if counts["unreadable"]:
+        print(f"{what}{counts['unreadable']} could not be read: this server does not have their key")
 
 
 def _show_stored(arguments: Namespace) -> int:

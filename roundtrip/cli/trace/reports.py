@@ -24,6 +24,9 @@ _STYLES: Final = {
 """Terminal styles for explanations, by subject. The default is yellow."""
 
 
+_USUAL: Final = (ExplainedSubject.WAIT, ExplainedSubject.INTENT)
+
+
 def _explain_options(parser: OptionsAnywhere) -> None:
     parser.add_switch("--all", "include questions that were asked for the first time")
 
@@ -48,7 +51,7 @@ def _explain(arguments: Namespace) -> int:
                 screen.line(f"Rejected tokens without a known call, perhaps its own: {strays} (trace ls --rejections)")
 
     present(arguments, lambda: [_explanation_data(explanation) for explanation in shown], draw)
-    usual = [explanation.is_plain or explanation.subject is ExplainedSubject.WAIT for explanation in explanations]
+    usual = [explanation.is_plain or explanation.subject in _USUAL for explanation in explanations]
     return 0 if all(usual) else 1
 
 

@@ -22,6 +22,7 @@ from roundtrip.trace.explaining.wording import (
     count_text,
     distance_text,
     duration_text,
+    intent_text,
     omitted_text,
     quoted,
     recorded_text,
@@ -166,6 +167,8 @@ class _CallView:
         first = self._first.get(id(serving))
         if is_first and first is not None:
             self._screen.line(("replay: ", _WARN), explain_replay(self._call, serving, first), indent=2)
+        if is_first and (found := intent_text(serving.intent)) is not None:
+            self._screen.line((found, _WARN), indent=2)
         if is_first and id(serving) in self._takeovers:
             text = explain_takeover(serving, self._takeovers[id(serving)])
             self._screen.line(("takeover: ", _WARN), text, indent=2)

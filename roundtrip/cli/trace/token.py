@@ -184,8 +184,8 @@ def _show_journal(journal: Journal, screen: Screen) -> None:
     _line(screen, "plan", journal.fingerprint or "-")
     _line(screen, "build", build_text(journal.build))
     _line(screen, "version", "-" if journal.version is None else journal.version)
-    if journal.intent:
-        _line(screen, "intent", INTENT_TEXTS[journal.intent])
+    if journal.chain:
+        _line(screen, "intent", INTENT_TEXTS[journal.chain])
     _line(screen, "answers", "" if journal.entries else "none")
     for key, entry in journal.entries.items():
         data = "" if entry.data is None else f" {_compact(entry.data)}"

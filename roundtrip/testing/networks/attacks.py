@@ -202,9 +202,11 @@ class Invent:
             known.update(leg.answers)
             known.pop(NOT_ASKED, None)
             delivery = await route.aside(replace(past[0].leg, answers=known))
-            what = f"answers to {_quote(known)} came without a token, so it must ask {_quote(past[0].names)}"
-            if not _is_merged(delivery, past[-1], route):
-                _require_no_trust(delivery, past[0].names, what)
+            # With `once_per=`, the request joins the user's call, and the server asks any question that is open there.
+            expected = set[str]() if delivery.has_intent else past[0].names
+            what = f"answers to {_quote(known)} came without a token, so it must ask {_quote(expected) or 'them'}"
+            if delivery.has_intent or not _is_merged(delivery, past[-1], route):
+                _require_no_trust(delivery, expected, what)
             # A stored call accepts an answer to an open question at any time.
             early = leg.answers.keys() - past[-2].names if len(past) > 1 and not _is_stored(leg, route) else set[str]()
             if early:
@@ -350,9 +352,11 @@ def _is_stored(leg: LegRequest, route: Route) -> bool:
 def _is_merged(repeated: LegDelivery, waiting: LegDelivery, route: Route) -> bool:
     """Return True if the server merged the repeated call into the user's waiting call.
 
-    Servers merge such calls so that an approval is requested only once.
+    Servers merge such calls so that an approval is requested only once, or because of `once_per=`.
     """
-    return all(bool(one.names) and one.names == pages_among(one.asks, route.fleet.at) for one in (repeated, waiting))
+    return repeated.has_intent or all(
+        bool(one.names) and one.names == pages_among(one.asks, route.fleet.at) for one in (repeated, waiting)
+    )
 
 
 def _require_rejection(delivery: LegDelivery, what: str, hint: str = "", *, may_fail: bool = False) -> None:

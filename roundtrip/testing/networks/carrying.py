@@ -165,6 +165,40 @@ class Drop:
         return again
 
 
+class BeginAgain:
+    """A network whose client begins again for each answer, as LangGraph does.
+
+    Before each leg with answers, the client sends the call's first request again, and gives its earlier answers again,
+    in the same order. It does so only for tools with `once_per=`, on roundtrip servers in this process. For all other
+    tools, each first request would be a new call.
+    """
+
+    name = "begin-again"
+
+    async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
+        """Send the call's first request and earlier answers, and then the leg's answers."""
+        begun: dict[str | None, list[LegRequest]] = route.notes.setdefault("begun", {})
+        if leg.continues and leg.state not in begun:
+            # The tool has no `once_per=`, the leg answers a task, or another network repeats this network's own leg.
+            return await route.onward(leg)
+        first, *earlier = begun.get(leg.state, [leg])
+        rounds = [*earlier, leg] if leg.continues else []
+        delivery = await route.onward(first)
+        for number, one in enumerate(rounds, 1):
+            asks, answers = delivery.asks, one.answers or {}
+            if asks is None:
+                return delivery
+            if answers and not answers.keys() & delivery.names:
+                raise Breach(
+                    f"a client began again, and in round {number}, the server answered with {delivery.told}; it must "
+                    f"ask {', '.join(map(repr, answers))}, because such a client gives its earlier answers in order"
+                )
+            delivery = await route.onward(first.answering(asks, one.answers))
+        if delivery.asks is not None and delivery.has_intent:
+            begun[delivery.asks.request_state] = [first, *rounds]
+        return delivery
+
+
 class Reorder:
     """A network that reorders a leg's answers. After each leg, it delivers the previous leg again."""
 
@@ -182,6 +216,8 @@ class Reorder:
             # A task or stored call continues in the background. If a leg arrives late, it may receive the call's
             # result.
             is_background = late.task_id is not None or _is_stored(before, route) or _is_stored(delivery, route)
+            # With `once_per=`, every request gets the result once the call has ended.
+            is_background = is_background or (late.has_intent and delivery.final is not None)
             if late.done is not None and not is_background:
                 raise Breach(f"a leg asked a question, but the call ended when the leg was sent again: {late.told}")
         return delivery

@@ -40,6 +40,8 @@ class LegDelivery:
     """Computed values that must not be readable in the token, if the server reports facts."""
     call_id: str = ""
     """The call's id, if the server reports facts."""
+    has_intent: bool = False
+    """True if the tool has `once_per=`, and the server reports facts."""
     task_id: str | None = None
     """The id of the call's task. The task may have begun with this leg."""
 

@@ -29,7 +29,7 @@ from roundtrip.client.legs import Era, LegRequest, LegResult, send
 from roundtrip.client.link_client import LinkClient
 from roundtrip.client.tasks import RemoteTask, TaskRequests, TasksExtension, follow
 from roundtrip.machine.call import Transition
-from roundtrip.machine.facts import BodyBegan, Watch
+from roundtrip.machine.facts import BodyBegan, IntentFound, Watch
 from roundtrip.testing.conversations import Message
 from roundtrip.testing.hosting import served
 from roundtrip.testing.networks.deliveries import Inapplicable, LegDelivery
@@ -333,6 +333,8 @@ class NetworkFleet:
             self.listen(fact, by_worker)
         elif isinstance(fact, BodyBegan):
             delivery.bodies += 1
+        elif isinstance(fact, IntentFound):
+            delivery.has_intent = True
         elif isinstance(fact, Raised) and is_crash(fact.error):
             delivery.crash = fact.error
         elif isinstance(fact, Wrote):

@@ -202,6 +202,27 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "the call had already ended, with other answers",
         "a client must begin a new call to give other answers",
     ),
+    "AnsweredOtherwise": Advice(
+        "another request with the same intent (once_per=) had answered a question otherwise, so these answers were not "
+        "used",
+        "a client that calls again continues with the answers that were used",
+    ),
+    "OtherArguments": Advice(
+        "another call has the same intent (once_per=), with other arguments",
+        "add the arguments that may differ to once_per=, or have the client repeat all arguments",
+    ),
+    "CallerMissing": Advice(
+        "each caller has intents of their own (once_per=), and the server does not know who called",
+        "authenticate the clients' users, or write scope='service' if all callers may share results",
+    ),
+    "CallUncovered": Advice(
+        "nothing identifies the call, so it could run twice, and uncovered='reject' forbids that",
+        "the client must send what once_per= reads; or set uncovered='run' if such a call may run twice",
+    ),
+    "IntentUnreadable": Advice(
+        "no key of the server opens what the ledger has of its intent",
+        "give all instances the same keys=, and run `roundtrip calls rekey` before you remove a replaced key",
+    ),
     "StillRunning": Advice(
         "another request was running its body at that time",
         "a client must send the same request again later",

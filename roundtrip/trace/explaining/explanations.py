@@ -21,6 +21,7 @@ from roundtrip.trace.explaining.wording import (
     channel_text,
     count_text,
     duration_text,
+    intent_text,
     omitted_text,
     quoted,
     size_text,
@@ -41,6 +42,8 @@ class ExplainedSubject(StrEnum):
     FAILURE = "failure"
     WAIT = "wait"
     ACTION = "action"
+    INTENT = "intent"
+    """Another request had begun or continued the call. Nothing needs to be fixed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def explain(call: TracedCall, *, now: float | None = None) -> list[Explanation]:
         call: The call.
         now: The current time. If None, the expiry of a waiting call's token is not reported.
     """
-    parts = (_questions, _waits, _unfinished_leg, _rejections, _repeats)
+    parts = (_questions, _waits, _unfinished_leg, _rejections, _repeats, _intents)
     found = [explanation for explain_part in parts for explanation in explain_part(call)]
     found += [*_failures(call, now), *_actions(call), *_omitted(call)]
     return sorted(found, key=lambda explanation: explanation.at)
@@ -193,7 +196,9 @@ def _questions(call: TracedCall) -> Iterator[Explanation]:
         for question in round_.asked.questions:
             is_plain = question.reason is Reason.NEW and not call.is_asked_again(round_, question)
             text = explain_question(call, round_, question)
-            explanation = _about(round_.asked, ExplainedSubject.QUESTION, text, question.reason)
+            is_of_intent = _cause_of_intent(call, round_, question) is not None
+            subject = ExplainedSubject.INTENT if is_of_intent else ExplainedSubject.QUESTION
+            explanation = _about(round_.asked, subject, text, question.reason)
             yield replace(explanation, key=question.key, is_plain=is_plain)
 
 
@@ -207,6 +212,24 @@ def _repeats(call: TracedCall) -> Iterator[Explanation]:
         yield _about_serving(serving, ExplainedSubject.REPLAY, explain_replay(call, serving, first))
     for serving, before in call.takeovers:
         yield _about_serving(serving, ExplainedSubject.TAKEOVER, explain_takeover(serving, before))
+
+
+def _intents(call: TracedCall) -> Iterator[Explanation]:
+    """Explain requests that found their call by its intent, and not by their own token."""
+    for serving in call.servings:
+        if (found := intent_text(serving.intent)) is None:
+            continue
+        text = f"The request that {quoted(serving.instance)} served as leg {serving.leg} {found}, "
+        text += (
+            "because both have the same intent (once_per=), and nothing ran" if serving.is_recall else _join_of(serving)
+        )
+        yield _about_serving(serving, ExplainedSubject.INTENT, f"{text}; nothing needs to be fixed.")
+
+
+def _join_of(serving: Serving) -> str:
+    if serving.intent is not None and serving.intent.token_leg is not None:
+        return "so its answers count only where no other answer had come first"
+    return "because both have the same intent (once_per=); it is asked what is open, and no step runs again"
 
 
 def _omitted(call: TracedCall) -> Iterator[Explanation]:
@@ -259,6 +282,8 @@ def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advi
     """Return the advice for a question, with names and texts from the transcript."""
     before = call.shown_before(round_, question)
     cause, cure = QUESTIONS[question.reason]
+    if (cause_of_intent := _cause_of_intent(call, round_, question)) is not None:
+        return Advice(cause_of_intent, QUESTIONS[Reason.NEW].cure)
     match question.reason:
         case Reason.NEW if before is not None and (revision := _revision_between(call, before[0], round_)) is not None:
             return Advice(_cause_of_revision(revision), QUESTIONS[Reason.REVISED].cure)
@@ -292,6 +317,22 @@ def _advice_on(call: TracedCall, round_: Round, question: ShownQuestion) -> Advi
         case _:
             pass
     return Advice(cause, cure)
+
+
+def _cause_of_intent(call: TracedCall, round_: Round, question: ShownQuestion) -> str | None:
+    """Return why a question is asked again that another request with the same intent was also asked."""
+    found, leg = round_.serving.intent, round_.serving.leg
+    if found is None or question.reason not in (Reason.NEW, Reason.MISSING):
+        return None
+    before = call.shown_before(round_, question)
+    if before is None or (before[0].serving.leg == leg - 1 and not round_.serving.joins):
+        return None
+    answered = [one for one in call.rounds if one.read_by is not None and one.read_by.leg < leg]
+    if found.has_begun_again and any(read.key == question.key for one in answered for read in one.answers):
+        return "the client began the call again, and a client that does so gives its earlier answers again in order"
+    if round_.serving.joins:
+        return f"its request {intent_text(found)}, where the question was open"
+    return "the client began the call again while the question was open" if found.has_begun_again else None
 
 
 def _revision_between(call: TracedCall, before: Round, round_: Round) -> Round | None:

@@ -7,7 +7,7 @@ from roundtrip import errors
 from roundtrip.machine.table import State
 from roundtrip.trace.explaining.advice import FAILURES, Advice
 from roundtrip.trace.explaining.stored_ends import end_of_stored, explain_action, explain_stop
-from roundtrip.trace.explaining.wording import clock_text, duration_text, quoted
+from roundtrip.trace.explaining.wording import clock_text, duration_text, intent_text, quoted
 from roundtrip.trace.reading.calls import Serving, TracedCall
 from roundtrip.trace.writing.lines import ActedLine, EndedLine, Revealed, StoppedLine
 
@@ -64,6 +64,11 @@ def explain_failure(serving: Serving, ended: EndedLine) -> str:
     """Explain why a leg ended without a result."""
     where = f" after round {ended.round}" if ended.round else ""
     leg = f"Leg {serving.leg} on {quoted(serving.instance)}"
+    if serving.is_recall and (found := intent_text(serving.intent)) is not None:
+        return (
+            f"{leg} {_STATE_TEXTS[ended.state]}, because it {found}, which had ended so, and nothing ran; a user's "
+            "decline counts for declined_for=, and any other end for keep=."
+        )
     what = f"{leg} {_STATE_TEXTS[ended.state]}{where}{_place_text(serving, ended)}"
     error = ended.error
     if ended.decline is not None:

@@ -11,6 +11,7 @@ from roundtrip.trace.explaining.wording import (
     approval_text,
     channel_text,
     duration_text,
+    intent_text,
     listed_text,
     omitted_text,
     size_text,
@@ -84,7 +85,10 @@ def exchange_of(call: TracedCall) -> MessageSequence:
             continue
         # When a worker serves a leg, the client sends no request: it polls the task, or already has a response.
         kind, source = (MessageKind.NOTE, place) if request.is_of_worker else (MessageKind.REQUEST, CLIENT)
+        kind = MessageKind.RESPONSE if request.continues_live else kind
         messages.append(SequenceMessage(kind, source, place, _request(call, request, before), step))
+        if (found := intent_text(request.intent)) is not None:
+            messages.append(SequenceMessage(MessageKind.NOTE, place, place, found, step))
         for line in request.happened:
             messages.append(_message_of(line, request, place, step))
             if isinstance(line, AskedLine):
@@ -111,12 +115,15 @@ def _request(call: TracedCall, serving: Serving, before: AskedLine | None) -> st
     if serving.leg == 1 or before is None:
         if serving.is_of_worker:
             return _worker_text(serving)
-        return f"{began.method} {_short(began.tool)}" if call.servings[0] is serving else f"leg {serving.leg} again"
+        is_first = call.servings[0] is serving
+        return f"{began.method} {_short(began.tool)}" if is_first else f"leg {serving.leg} again"
+    if serving.joins and began.token_bytes is None and not serving.continues_live:
+        return f"{began.method} {_short(began.tool)} again"
     answers = [
         f"{_short(answer.key)}: {answer.action or 'malformed' if answer.how == 'taken' else answer.how}"
         for answer in serving.brought
     ]
-    what = _worker_text(serving) if serving.is_of_worker else "retry"
+    what = _worker_text(serving) if serving.is_of_worker else "answers" if serving.continues_live else "retry"
     parts = [f"{what} with {listed_text(answers, _MAX_LISTED_QUESTIONS)}" if answers else what]
     if began.token_bytes is not None:
         parts.append(f"token of {size_text(began.token_bytes)}")
@@ -136,7 +143,8 @@ def _message_of(line: HappenedLine, serving: Serving, place: int, step: int) -> 
             for question in line.questions
         ]
         # If questions end a leg, their line has a token. Otherwise, they are requests over the open connection.
-        kind = MessageKind.REQUEST if _is_live(serving) and line.token is None else MessageKind.RESPONSE
+        asks_live = _is_live(serving) and (line.token is None or (serving.intent is not None and line.rung is None))
+        kind = MessageKind.REQUEST if asks_live else MessageKind.RESPONSE
         target = CLIENT
         if serving.is_of_worker and (line.rung is not None or not line.questions):
             # A worker cannot respond to a client. Its questions are shown on a page, or the task waits for someone

@@ -113,6 +113,7 @@ def _serving(serving: Serving) -> dict[str, Any]:
         "waited_ms": round(serving.waited_ms, 3),
         "over": serving.is_over,
         **_members(serving.began, "build", "token_bytes", "takes_over"),
+        "intent": serving.intent.model_dump(mode="json") if serving.intent is not None else None,
         "nodes": _dumped(node for line in happened for node in line.nodes),
         "steps": _dumped(step for line in happened for step in line.steps),
         "bodies": serving.bodies,

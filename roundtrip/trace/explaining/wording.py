@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-from roundtrip.machine.journal import Intent
+from roundtrip.machine.journal import Chain
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.thinning import MAX_EQUAL
 from roundtrip.trace.writing.lines import (
@@ -14,14 +14,15 @@ from roundtrip.trace.writing.lines import (
     AskedApproval,
     AskedLine,
     Digested,
+    FoundIntent,
     Recorded,
     ShownWait,
     StoppedLine,
 )
 
 INTENT_TEXTS: Final = {
-    Intent.FIRST: "once per intent: first chain",
-    Intent.AGAIN: "once per intent: begun again",
+    Chain.FIRST: "once per intent: first chain",
+    Chain.AGAIN: "once per intent: begun again",
 }
 """How a call relates to its intent. A tool without `once_per=` has no text."""
 
@@ -147,6 +148,19 @@ def action_text(line: ActedLine) -> str:
 def stop_text(line: StoppedLine) -> str:
     """Describe how a stored call ended: `the call was cancelled`."""
     return f"the call {_STOP_TEXTS[line.how]}" if line.joined is None else f"the call joined call {quoted(line.joined)}"
+
+
+def intent_text(found: FoundIntent | None) -> str | None:
+    """Describe how a request found its call by the intent. Return None if that is nothing special."""
+    if found is None or found.how in ("began", "continued"):
+        return None
+    if found.how == "recalled":
+        return f"recalled the end of call {quoted(found.recalled_from or '?')}"
+    if found.recalled_from is not None:
+        return f"joined the stored call {quoted(found.recalled_from)}"
+    if found.token_leg is None:
+        return "joined the call that another request began"
+    return f"joined the call that another request continued after leg {found.token_leg}"
 
 
 def approval_text(approval: AskedApproval, written: Callable[[str], str] = str) -> str:

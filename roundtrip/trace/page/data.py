@@ -22,6 +22,7 @@ from roundtrip.trace.explaining.wording import (
     clock_text,
     count_text,
     duration_text,
+    intent_text,
     listed_text,
     omitted_text,
     size_text,
@@ -252,6 +253,8 @@ def _name(call: TracedCall, step: _TimelineColumn) -> str:
 
 def _facts(step: _TimelineColumn) -> list[list[str]]:
     facts = [["Served by", f"{serving.instance}, leg {serving.leg}"] for serving in step.servings]
+    intents = [text for serving in step.servings if (text := intent_text(serving.intent)) is not None]
+    facts += [["Intent", text] for text in intents]
     if step.round is not None:
         asked = step.round.asked
         facts.append(["Asked by", f"the {asked.by}" if asked.by != "resolvers" else "resolvers"])

@@ -8,7 +8,7 @@ from functools import cached_property
 from heapq import merge
 from typing import Final
 
-from roundtrip.errors import OutcomeUnknown
+from roundtrip.errors import AnsweredOtherwise, OutcomeUnknown
 from roundtrip.machine.facts import Reason
 from roundtrip.machine.table import Event, State
 from roundtrip.trace.writing.lines import (
@@ -19,6 +19,7 @@ from roundtrip.trace.writing.lines import (
     AskedLine,
     BeganLine,
     EndedLine,
+    FoundIntent,
     HandedLine,
     Line,
     Move,
@@ -143,7 +144,31 @@ class Serving:
     @property
     def is_recall(self) -> bool:
         """Return True if the function did not run because the ledger already had its result."""
-        return any(event is Event.RECALL for event, _, _ in self.moves)
+        found = self.intent
+        return any(event is Event.RECALL for event, _, _ in self.moves) or (
+            found is not None and found.how == "recalled"
+        )
+
+    @property
+    def intent(self) -> FoundIntent | None:
+        """Return what the server found about the call's intent; None for a tool without `once_per=`."""
+        return next((line.intent for line in self.happened if line.intent is not None), None)
+
+    @property
+    def joins(self) -> bool:
+        """Return True if the request joined a call that another request had begun or continued."""
+        return self.intent is not None and self.intent.how == "joined"
+
+    @property
+    def continues_live(self) -> bool:
+        """Return True if the answers came over the open connection of the request that an earlier leg served."""
+        is_first = self.intent is None or (self.intent.how != "continued" and self.intent.token_leg is None)
+        return not is_first and self.began is not None and self.began.era == "live"
+
+    @property
+    def is_rivaled(self) -> bool:
+        """Return True if another request had answered this request's questions otherwise."""
+        return self.ended is not None and self.ended.error_type == AnsweredOtherwise.__name__
 
     @property
     def bodies(self) -> int:
@@ -373,11 +398,14 @@ class TracedCall:
 
     @property
     def replays(self) -> list[tuple[Serving, Serving]]:
-        """Return each repeated attempt with its leg's first attempt. The attempts in `takeovers` are not included."""
+        """Return each repeated attempt with its leg's first attempt.
+
+        The attempts in `takeovers`, and requests of other clients with the same intent, are not included.
+        """
         first: dict[int, Serving] = {}
         found = [(serving, first.setdefault(serving.leg, serving)) for serving in self.servings]
         repeated = [(one, earlier) for one, earlier in found if one is not earlier and not earlier.is_handed]
-        return [(one, earlier) for one, earlier in repeated if not one.takes_over]
+        return [(one, earlier) for one, earlier in repeated if not (one.takes_over or one.joins or one.is_rivaled)]
 
     @property
     def takeovers(self) -> list[tuple[Serving, Serving | None]]:

@@ -121,10 +121,12 @@ class _PreviousRounds:
         self._by_token_size: dict[int, list[int]] = {}
         """Round indexes by token size."""
         self._current: list[Round] = []
+        self._by_leg: dict[int, list[Round]] = {}
 
     def add(self, round_: Round) -> None:
         """Add one of the current leg's rounds."""
         self._current.append(round_)
+        self._by_leg.setdefault(round_.serving.leg, []).append(round_)
 
     def round_for(self, serving: Serving) -> Round | None:
         """Return the round that this attempt at a leg answers.
@@ -139,6 +141,11 @@ class _PreviousRounds:
             for place, one in enumerate(self._before):
                 if one.asked.token is not None:
                     self._by_token_size.setdefault(one.asked.token.bytes, []).append(place)
+        if serving.joins and serving.intent is not None:
+            # The request answers the questions of an older leg, or it began again and answers none.
+            shown = self._by_leg.get(serving.intent.token_leg or 0, [])
+            same = [one for one in shown if one.asked.token and one.asked.token.bytes == (serving.token_bytes or 0)]
+            return next(reversed(same or shown), None)
         if not self._before or (self._is_cut and self._before[0].serving.leg + 1 < serving.leg):
             # The leg that asked the questions may have been omitted.
             return None

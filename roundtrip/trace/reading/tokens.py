@@ -178,7 +178,7 @@ def _journal_data(journal: Journal) -> dict[str, Any]:
         "plan": journal.fingerprint,
         "build": journal.build,
         "version": journal.version,
-        **({"intent": journal.intent.name.lower()} if journal.intent else {}),
+        **({"intent": journal.chain.name.lower()} if journal.chain else {}),
         "answers": [
             {"key": key, "action": entry.action.name.lower(), "data": entry.data, **_pins(entry)}
             for key, entry in journal.entries.items()

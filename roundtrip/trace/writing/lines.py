@@ -136,6 +136,21 @@ class TokenWritten(_LinePart):
     )
 
 
+class FoundIntent(_LinePart):
+    """What the server found when it looked the call's intent up (`once_per=`)."""
+
+    how: Literal["began", "continued", "joined", "recalled"]
+    recalled_from: str | None = Field(
+        default=None, description="The call whose end was recalled, or the stored call that the request joined."
+    )
+    has_begun_again: bool = Field(
+        default=False, description="True if the client's first request joined a call that had begun before."
+    )
+    token_leg: int | None = Field(
+        default=None, ge=1, description="The leg that wrote the token, if another request has continued the call since."
+    )
+
+
 class _Head(_LinePart):
     v: Literal[1] = FORMAT
     at: float = Field(description="Seconds since the epoch.")
@@ -162,6 +177,7 @@ class _Happened(_ServingLine):
     """Members of every line about a leg except the first line. They report everything since the previous line."""
 
     ms: Milliseconds = Field(description="Time since the serving began.")
+    intent: FoundIntent | None = Field(default=None, description="Only on a leg's second line, and with `once_per=`.")
     moves: tuple[Move, ...] = ()
     nodes: tuple[NodeRun, ...] = ()
     steps: tuple[StepRun, ...] = ()
@@ -169,7 +185,7 @@ class _Happened(_ServingLine):
     decisions: tuple[ReadDecision, ...] = ()
     fixed: tuple[FixedValue, ...] = Field(
         default=(),
-        description="Values that the server fixed. Only in the live era; in the retry era, `token` lists them.",
+        description="Values that the server fixed. Only if the line has no `token`, which lists them.",
     )
     reused: tuple[str, ...] = Field(default=(), description="Questions whose answers came from the token.")
     ignored: int = Field(default=0, ge=0, description="Answers to questions that were not asked.")
@@ -219,7 +235,7 @@ class AskedApproval(_LinePart):
 
 
 class AskedLine(_Happened):
-    """The server sent questions, or a task waits. In the retry era, the leg ends here."""
+    """The server sent questions, or a task waits. In the retry era, and with `once_per=`, the leg ends here."""
 
     event: Literal["asked"] = "asked"
     by: Literal["resolvers", "body", "author"]

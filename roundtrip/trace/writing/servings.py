@@ -19,7 +19,7 @@ from roundtrip.machine.table import CALL_MACHINE, Event, State
 from roundtrip.questions.wire import FormQuestion, UrlQuestion
 from roundtrip.system import System
 from roundtrip.trace.writing import writer
-from roundtrip.trace.writing.redaction import Redaction, Taken
+from roundtrip.trace.writing.redaction import Redaction, Taken, dumps
 from roundtrip.trace.writing.writer import array, quoted, render_question
 from roundtrip.tracing import Beginning, Closed, DeclinedFact, HandedFact, Raised, Returned, Wrote
 
@@ -54,6 +54,8 @@ class RecordedServing:
     _asked: tuple[Transition, float] | None = None
     """The transition that asked the open questions, and its time since the attempt began."""
     _is_handed = False
+    _has_intent = False
+    """True if each round of questions ends the leg, also in the live era."""
     _journal: tuple[Journal, str] | None = None
     """The journal for the next token, and the values that the server fixed on this leg as a JSON member."""
 
@@ -73,8 +75,8 @@ class RecordedServing:
         self._queue = queue
         self._first_line: tuple[str, Taken] | None = subject, redaction.take("arguments", beginning.arguments)
         self._monotonic = system.monotonic
-        self._began_at = system.time()
-        self._started = self._monotonic()
+        self._began = system.time(), self._monotonic()
+        """The time at which the attempt began, on the wall clock and on the monotonic clock."""
         self._facts: list[tuple[float, type, Any]] = []
         self._round = beginning.round
         self._state = State.RECEIVED if beginning.journal is None else State.AWAITING_INPUT
@@ -91,7 +93,7 @@ class RecordedServing:
 
     @property
     def _is_live(self) -> bool:
-        return self._beginning.era == "live"
+        return self._beginning.era == "live" and not self._has_intent
 
     def keep(self, fact: object) -> None:
         """Keep one fact. Errors are logged and do not affect the call."""
@@ -125,7 +127,7 @@ class RecordedServing:
         for at, kind, fact in facts:
             try:
                 take = self._HANDLERS.get(kind)
-                line = take(self, fact, (at - self._started) * 1000) if take is not None else None
+                line = take(self, fact, (at - self._began[1]) * 1000) if take is not None else None
                 if line is not None:
                     write(line)
             except Exception:  # noqa: BLE001 - in the log
@@ -145,6 +147,10 @@ class RecordedServing:
             requests = detail.get("requests", {}).items()
             questions = [writer.render_new_request(self._redaction, key, request) for key, request in requests]
         return transition._replace(detail={**detail, "questions": questions})
+
+    def _read_intent(self, fact: facts.IntentFound) -> facts.IntentFound:
+        self._has_intent = True
+        return fact
 
     def _read_value(self, fact: StepEnded | Fixed) -> StepEnded | Fixed:
         return fact._replace(value=self._redaction.take("steps", fact.value))
@@ -172,6 +178,7 @@ class RecordedServing:
         return type(fact.error).__name__, self._redaction.take("errors", str(fact.error))
 
     _CAPTURES: ClassVar[Mapping[type, Callable[[Any, Any], object]]] = {
+        facts.IntentFound: _read_intent,
         StepEnded: _read_value,
         AnswerRead: _read_answer,
         ApprovalRead: _read_approval,
@@ -197,6 +204,9 @@ class RecordedServing:
             keys = array([self._name(key) for key in detail.get("keys", ())])
             return self._line("answered", f'"keys":{keys},"waited":{max(0.0, ms - asked_ms):.3f}', ms)
         return None
+
+    def _on_intent_found(self, fact: facts.IntentFound, ms: float) -> None:
+        self._scalars["intent"] = dumps({name: value for name, value in fact._asdict().items() if value})
 
     def _on_run_began(self, fact: facts.NodeBegan | facts.StepBegan, ms: float) -> None:
         self._run_starts[fact.key] = ms
@@ -264,6 +274,7 @@ class RecordedServing:
 
     _HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any, float], str | None]]] = {
         Transition: _on_transition,
+        facts.IntentFound: _on_intent_found,
         facts.NodeBegan: _on_run_began,
         facts.NodeEnded: _on_node_ended,
         facts.BodyBegan: _on_body_began,
@@ -296,7 +307,7 @@ class RecordedServing:
             line += f',"token_bytes":{beginning.token_bytes}'
         if beginning.within is not None:
             line += f',"within":{quoted(beginning.within)}'
-        return f'{{"v":1,"event":"began","at":{self._began_at:.6f},{self._head}{self._round},{line}}}'
+        return f'{{"v":1,"event":"began","at":{self._began[0]:.6f},{self._head}{self._round},{line}}}'
 
     def _asked_line(self, token_bytes: int | None, ms: float) -> str:
         if self._asked is None:
@@ -332,7 +343,7 @@ class RecordedServing:
         line_members += [f'"{name}":{value},' for name, value in self._scalars.items() if value]
         self._lists, self._scalars = {}, {}
         return (
-            f'{{"v":1,"event":"{event}","at":{self._began_at + ms / 1000:.6f},{self._head}{self._round},'
+            f'{{"v":1,"event":"{event}","at":{self._began[0] + ms / 1000:.6f},{self._head}{self._round},'
             f'"ms":{ms:.3f},{"".join(line_members)}{line}}}'
         )
 

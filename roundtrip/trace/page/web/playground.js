@@ -331,7 +331,7 @@ function drawResult(shown) {
   if (!shown.result) {
     return;
   }
-  const { blocks, structured, isError, waits } = shown.result;
+  const { blocks, structured, isError, recalled, waits } = shown.result;
   const article = make("article", "result", make("h3", "", isError ? "Error" : "Result"), ...blocks.map(blockOf));
   if (structured !== null) {
     const value = make("details", "", make("summary", "", "Structured"), make("pre", "value", structured));
@@ -340,6 +340,9 @@ function drawResult(shown) {
   }
   if (!blocks.length && structured === null) {
     article.append(make("p", "quiet", "The result is empty."));
+  }
+  if (recalled) {
+    article.append(make("p", "quiet", readable(`Nothing ran: a call with the same intent ended at ${recalled}.`)));
   }
   if (waits && toolNamed(waits.tool)) {
     const fillFields = make("button", "", `Fill in ${waits.tool}, as a model would`);

@@ -1,0 +1,283 @@
+"""Intents: which calls of a tool mean the same, so that the tool's body runs once for all of them."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import math
+import string
+import unicodedata
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
+
+from mcp.server.mcpserver import Context as SdkContext
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from roundtrip.errors import InvalidSignature
+from roundtrip.ledger.contract import INTENT_PREFIX
+from roundtrip.legs.functions import FunctionSignature
+from roundtrip.resolvers.signatures import hints_of, is_async
+from roundtrip.tools.options import FromMeta, OnFailure, Scope, ToolSpec
+
+_KEEP_SECONDS: Final = 24 * 3600.0
+_DECLINED_SECONDS: Final = 300.0
+_MAX_SECONDS: Final = 366 * 24 * 3600.0
+_MAX_FIELD_CHARS: Final = 1024
+_DIGEST_BYTES: Final = 16
+_SECRETS: Final = (SecretStr, SecretBytes)
+
+
+class CallIntent(NamedTuple):
+    """One call's intent: its key in the ledger, and the digest of all the call's arguments."""
+
+    key: str
+    digest: str
+
+    @property
+    def public(self) -> str:
+        """Return a key for other systems, which does not show the key in the ledger."""
+        return _digest(f"public {self.key}")
+
+
+class IntentPolicy(NamedTuple):
+    """How a tool's calls are identified (`once_per=`), and what becomes of their results."""
+
+    tool: str
+    kind: Literal["template", "function", "meta"]
+    fields: tuple[str, ...] = ()
+    """The arguments that a template names."""
+    function: Callable[..., Any] | None = None
+    meta_key: str = ""
+    context: str | None = None
+    """The function's parameter that receives the context."""
+    defaults: Mapping[str, Any] = {}
+    """The defaults of the tool's arguments. Some hosts leave out arguments that the client left out."""
+    keep: float = _KEEP_SECONDS
+    declined_for: float = _DECLINED_SECONDS
+    scope: Scope = "caller"
+    on_failure: OnFailure = "keep"
+
+    @classmethod
+    def of(cls, spec: ToolSpec, signature: FunctionSignature, arguments: Mapping[str, str]) -> IntentPolicy:
+        """Return the policy from a tool's options.
+
+        Raises:
+            InvalidSignature: An option has an invalid value, or an argument cannot identify an intent.
+        """
+        owner, given = signature.owner, spec.get("once_per")
+        scope, on_failure = spec.get("scope"), spec.get("on_failure")
+        if scope not in (None, *get_args(Scope)):
+            raise InvalidSignature(f"{owner}: scope must be 'caller' or 'service', got {scope!r}")
+        if on_failure not in (None, *get_args(OnFailure)):
+            raise InvalidSignature(f"{owner}: on_failure must be 'keep' or 'rerun', got {on_failure!r}")
+        policy = cls(
+            signature.name,
+            "meta",
+            defaults=_defaults_of(signature.fn),
+            keep=_seconds(spec, "keep", _KEEP_SECONDS, owner),
+            declined_for=_seconds(spec, "declined_for", _DECLINED_SECONDS, owner),
+            scope=scope or "caller",
+            on_failure=on_failure or "keep",
+        )
+        if isinstance(given, FromMeta):
+            return policy._replace(meta_key=given.key)
+        if isinstance(given, str):
+            return policy._replace(kind="template", fields=_fields_of(given, signature, arguments))
+        if not callable(given) or inspect.isclass(given):
+            raise InvalidSignature(
+                f"{owner}: once_per must be a template such as '{{order_id}}', a function, or from_meta(key), got "
+                f"{given!r}"
+            )
+        context = _check_function(given, signature, arguments)
+        return policy._replace(kind="function", function=given, context=context)
+
+    @property
+    def is_known_later(self) -> bool:
+        """Return True if the intent can be found without the client's request."""
+        return self.kind != "meta" and self.context is None
+
+    def intent(
+        self, arguments: Mapping[str, Any], meta: object, make_context: Callable[[], Any], *, owners: list[str | None]
+    ) -> CallIntent | None:
+        """Return a call's intent; None if nothing identifies the call.
+
+        Args:
+            arguments: The call's arguments, in the form that the body receives.
+            meta: The request's `_meta`.
+            make_context: Makes the context for the author's function.
+            owners: The service's name, and the caller's if the intent belongs to the caller.
+
+        Raises:
+            ToolError: A value is too long, or it has no JSON form.
+        """
+        arguments = {**self.defaults, **arguments}
+        named = self._named(arguments, meta, make_context)
+        if named is None:
+            return None
+        key = _digest(json.dumps([*owners, self.tool, self.scope, self.kind, named], sort_keys=True))
+        try:
+            digest = _digest(json.dumps([key, _plain(arguments, masks=True)], sort_keys=True))
+        except (PydanticSerializationError, ValueError, RecursionError) as error:
+            raise ToolError("the arguments have no JSON form, so this call cannot be compared with others") from error
+        return CallIntent(f"{INTENT_PREFIX}{key}", digest)
+
+    def _named(self, arguments: Mapping[str, Any], meta: object, make_context: Callable[[], Any]) -> Any:
+        """Return the values that identify the call, in JSON form; None if there are none."""
+        if self.kind == "template":
+            return {name: _short(_plain_or_error(arguments[name], name), name) for name in self.fields}
+        if self.function is not None:
+            taken = inspect.signature(self.function).parameters
+            values = {name: arguments[name] for name in taken if name in arguments}
+            if self.context is not None:
+                values[self.context] = make_context()
+            found = self.function(**values)
+            return None if found is None else [_short(_plain_or_error(found, "once_per"), "once_per")]
+        sent: object = cast("Mapping[str, Any]", meta).get(self.meta_key) if isinstance(meta, Mapping) else None
+        if sent is None:
+            return None
+        if not isinstance(sent, str) or not sent:
+            raise ToolError(f"_meta[{self.meta_key!r}] must be a text that is not empty")
+        return [self.meta_key, _short(_plain(sent), f"_meta[{self.meta_key!r}]")]
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _seconds(spec: ToolSpec, option: Literal["keep", "declined_for"], default: float, owner: str) -> float:
+    given: Any = spec.get(option)
+    if given is None:
+        return default
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _MAX_SECONDS:
+        raise InvalidSignature(
+            f"{owner}: {option} must be a number of seconds, more than 0 and at most a year, got {given!r}"
+        )
+    return float(given)
+
+
+def _fields_of(template: str, signature: FunctionSignature, arguments: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the arguments that a template names, in the order of their first use."""
+    owner = signature.owner
+    try:
+        parts = [part for part in string.Formatter().parse(template) if part[1] is not None]
+    except ValueError as error:
+        raise InvalidSignature(f"{owner}: once_per={template!r} is not a format string ({error})") from error
+    if not parts:
+        raise InvalidSignature(
+            f"{owner}: once_per={template!r} names no argument, so all calls would have the same intent; write an "
+            "argument in braces, as in once_per='{order_id}'"
+        )
+    hints, parameters = hints_of(signature.fn), inspect.signature(signature.fn).parameters
+    names: dict[str, None] = {}
+    for _, field, format_spec, conversion in parts:
+        name = arguments.get(field or "")
+        if name is None or format_spec or conversion:
+            known = ", ".join(arguments) or "none"
+            raise InvalidSignature(
+                f"{owner}: once_per={template!r} must name only arguments of the tool (its arguments: {known}), got "
+                f"{field!r}; for anything else, give once_per= a function of the arguments"
+            )
+        if _mentions_secret(hints.get(name)):
+            raise InvalidSignature(f"{owner}: once_per={template!r} names {field!r}, which is secret; name others")
+        default = parameters[name].default if name in parameters else None
+        if _makes_default(default) or _makes_default(hints.get(name)):
+            raise InvalidSignature(
+                f"{owner}: once_per={template!r} names {field!r}, whose default is made anew for each call"
+            )
+        names[name] = None
+    return tuple(names)
+
+
+def _check_function(
+    function: Callable[..., Any], signature: FunctionSignature, arguments: Mapping[str, str]
+) -> str | None:
+    """Check the parameters of the author's function, and return the parameter that receives the context."""
+    owner, context = signature.owner, None
+    if is_async(function):
+        raise InvalidSignature(f"{owner}: the function for once_per= must not be async")
+    hints = hints_of(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint = hints.get(name)
+        if isinstance(hint, type) and issubclass(hint, SdkContext):
+            context = name
+        elif arguments.get(name) != name and parameter.default is parameter.empty:
+            raise InvalidSignature(
+                f"{owner}: the function for once_per= takes {name!r}, which is not an argument of the tool; its "
+                "parameters must be arguments of the tool, or a Context"
+            )
+    return context
+
+
+def _defaults_of(fn: Callable[..., Any]) -> dict[str, Any]:
+    defaults: dict[str, Any] = {}
+    for name, parameter in inspect.signature(fn).parameters.items():
+        given: object = parameter.default
+        if isinstance(given, FieldInfo):
+            given = parameter.empty if given.is_required() or given.default_factory is not None else given.default
+        if given is not parameter.empty:
+            defaults[name] = given
+    return defaults
+
+
+def _mentions_secret(hint: Any) -> bool:
+    return hint in _SECRETS or any(_mentions_secret(part) for part in get_args(hint))
+
+
+def _makes_default(value: Any) -> bool:
+    if isinstance(value, FieldInfo):
+        return value.default_factory is not None
+    return any(isinstance(part, FieldInfo) and part.default_factory is not None for part in get_args(value))
+
+
+def _plain_or_error(value: Any, name: str) -> Any:
+    try:
+        return _plain(value)
+    except (PydanticSerializationError, ValueError, RecursionError) as error:
+        raise ToolError(f"{name} has no JSON form that can identify this call") from error
+
+
+def _short(plain: Any, name: str) -> Any:
+    if len(json.dumps(plain)) > _MAX_FIELD_CHARS:
+        raise ToolError(f"{name} identifies this call, so it must have at most {_MAX_FIELD_CHARS} characters")
+    return plain
+
+
+def _plain(value: Any, *, masks: bool = False) -> Any:
+    """Return a value in a JSON form that no other value has.
+
+    Args:
+        value: The value.
+        masks: True to leave out secrets, False to reject them.
+
+    Raises:
+        ValueError: The value has no JSON form, or contains a secret.
+    """
+    if isinstance(value, _SECRETS):
+        if not masks:
+            raise ValueError("a secret must not identify a call")
+        return None
+    if isinstance(value, Enum):
+        return {type(value).__name__: _plain(value.value, masks=masks)}
+    if isinstance(value, str):
+        return unicodedata.normalize("NFC", value)
+    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, BaseModel):
+        value = {**vars(value), **(value.model_extra or {})}
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[Any, Any]", value).items()
+        return [
+            sorted([[_plain(key, masks=masks), _plain(each, masks=masks)] for key, each in entries], key=json.dumps)
+        ]
+    if isinstance(value, list | tuple):
+        return [_plain(each, masks=masks) for each in cast("list[Any]", value)]
+    if isinstance(value, set | frozenset):
+        members = [_plain(each, masks=masks) for each in cast("set[Any]", value)]
+        return {"set": sorted(members, key=json.dumps)}
+    text = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings")
+    return {type(value).__name__: text if isinstance(text, str | int | float) else _plain(text, masks=masks)}
