@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roundtrip.errors import RejectionReason, TokenRejected
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Intent, Journal, to_text
+from roundtrip.machine.journal import Action, Asked, Chain, Computed, Entry, Journal, to_text
 from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import KeyRing, TokenCodec
 from tests.kit.secrets import NEW, OLD, CountedEntropy, claims, codec, journals
@@ -61,7 +61,7 @@ JOURNALS = st.builds(
     computed=st.dictionaries(KEYS, st.builds(Computed, JSON), max_size=3),
     authored=st.none() | TEXT,
     written=st.integers(2**33, 2**34).map(float),
-    intent=st.sampled_from(Intent),
+    chain=st.sampled_from(Chain),
     traceparent=st.none()
     | st.from_regex(r"\A00-[1-9a-f]{32}-[1-9a-f]{16}-[0-9a-f]{2}\Z", alphabet="0123456789abcdef-"),
 )
@@ -85,7 +85,7 @@ def test_a_journal_crosses_the_wire_in_a_token_unchanged(
 def test_a_signed_journal_in_the_other_format_is_rejected(journal: Journal, deflate: bool) -> None:
     """Shows S4."""
     packed = journals().write(journal, deflate=deflate)
-    assert packed[0] >> 4 == (4 if journal.intent else 3)
+    assert packed[0] >> 4 == (4 if journal.chain else 3)
     payload = codec().unseal(codec().seal(claims() + bytes([packed[0] ^ (3 ^ 4) << 4]) + packed[1:]))
     with pytest.raises(TokenRejected) as caught:
         journals().read(payload.removeprefix(claims()))

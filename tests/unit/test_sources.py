@@ -15,11 +15,11 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imports_of, lazy_imports_of, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 48_632,
-    "code lines of the core": 6_880,
-    "modules": 409,
+    "code lines": 50_459,
+    "code lines of the core": 7_046,
+    "modules": 417,
     "imports inside of functions": 62,
-    "lines of pages and other files": 4_304,
+    "lines of pages and other files": 4_307,
 }
 """As last measured. Lower them with each change that deletes; a change that raises one says why in its commit."""
 _CORE: Final = {"machine", "questions", "tokens", "resolvers", "engine", "legs"}

@@ -529,7 +529,7 @@ async def test_parent_decides_about_rounds_without_questions(is_set_on_parent: b
     install(parent, keys=KEYS, no_empty_rounds=["one-leg"] if is_set_on_parent else ())
 
     @child.tool
-    @roundtrip.tool(exactly_once=True)
+    @roundtrip.tool(exactly_once=True, uncovered="round")
     async def pay() -> str:
         return "paid"
 

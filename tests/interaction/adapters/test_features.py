@@ -149,6 +149,7 @@ FEATURES: Final[dict[str, Feature]] = {
     ),
     "`Resolve` of an `Approve`": Feature(lambda: by_approval, install=APPROVED, user=fred),
     "`exactly_once=`": Feature(optional(in_body, exactly_once=True), SEATS),
+    "`once_per=`": Feature(optional(in_body, once_per="{film}", scope="service"), SEATS),
     "`timeout=`": Feature(optional(in_body, timeout=30.0), SEATS),
     "`ttl=`, `max_age=`": Feature(optional(in_body, ttl=60.0, max_age=90.0), SEATS),
     "`dependencies=`": Feature(optional(plain, dependencies=[lambda: None])),

@@ -244,7 +244,7 @@ def once(server: Server) -> None:
 
 @shop(eras=(Era.RETRY,), once=True)
 def once_at_once(server: Server) -> None:
-    @server.tool(exactly_once=True)
+    @server.tool(exactly_once=True, uncovered="round")
     async def order() -> str:
         return await work()
 

@@ -39,12 +39,14 @@ class Shop:
         return f"{what} no. {len(self.ran)}"
 
     def add(self, body: Callable[..., Any], **options: Any) -> None:
-        self._bodies.append((body, options))
+        # Some of the bodies ask nothing.
+        once = {} if "once_per" in options else {"exactly_once": True, "uncovered": "round"}
+        self._bodies.append((body, {**once, **options}))
 
     def __call__(self, keys: Any = (KEY,)) -> Server:
         server = Server("shop", keys=keys, ledger=self.ledger, **self.options)
         for body, options in self._bodies:
-            server.tool(body, exactly_once=True, **options)
+            server.tool(body, **options)
         return server
 
 

@@ -276,12 +276,51 @@ async def named() -> Elicit[str]:
     [
         ({"on_unknown": "rerun"}, "on_unknown must be"),
         ({"exactly_once": True, "on_unknown": "again"}, "on_unknown must be"),
-        ({"exactly_once": "sometimes"}, "exactly_once must be True, False or 'when_possible', got 'sometimes'"),
+        ({"exactly_once": "sometimes"}, "exactly_once must be True or False, got 'sometimes'; to run calls"),
+        ({"exactly_once": True, "uncovered": "never"}, "uncovered must be 'round', 'run' or 'reject', got 'never'"),
+        ({"uncovered": "run"}, "uncovered must be given together with exactly_once=True or once_per="),
     ],
 )
 def test_options_that_mean_nothing_are_rejected(options: Any, said: str) -> None:
     with pytest.raises(InvalidSignature, match=said):
         Server("shop").add_tool(lambda: "", name="give", **options)
+
+
+SILENT = r"tool 'give' asks nothing, so exactly_once=True would need a round without questions .*uncovered='run'"
+
+
+def test_tool_that_asks_nothing_says_what_to_do_with_its_calls() -> None:
+    def give(what: str) -> str:
+        return what
+
+    for options in ({}, {"confirm": None}, {"task": "required"}, {"on_unknown": "rerun"}):
+        with pytest.raises(InvalidSignature, match=SILENT):
+            Server("shop").add_tool(give, exactly_once=True, **cast("Any", options))
+    for uncovered in ("round", "run", "reject"):
+        Server("shop").add_tool(give, exactly_once=True, uncovered=uncovered)
+
+
+def test_tool_that_may_ask_need_not_say_it() -> None:
+    async def by_resolver(what: str, paid: Annotated[bool, Resolve(paid)]) -> str:
+        return f"{what} {paid}"
+
+    async def by_context(ctx: Context[Any, Any]) -> str:
+        return ctx.call.id
+
+    async def by_hand() -> str | InputRequiredResult:
+        return ""
+
+    async def confirmed() -> str:
+        return ""
+
+    async def unannotated():  # type: ignore[no-untyped-def]
+        return ""
+
+    server = Server[Any]("shop")
+    for tool in (by_resolver, by_context, by_hand, unannotated):
+        server.add_tool(tool, exactly_once=True)
+    server.add_tool(confirmed, exactly_once=True, confirm="Sure?")
+    server.add_tool(confirmed, name="consented", exactly_once=True, consent=True)
 
 
 # With everything else that surrounds a body.
@@ -297,10 +336,10 @@ def test_shared_keys_require_a_shared_ledger(
 ) -> None:
     server = Server("shop", **options)
 
-    @server.tool(exactly_once=True)
+    @server.tool(exactly_once=True, uncovered="round")
     def pay() -> str:
         """Pay."""
         return "paid"
 
-    assert ("tool 'pay' has to run exactly once, but other processes with the same keys" in caplog.text) is warned
+    assert ("tool 'pay' has to run once, but other processes with the same keys" in caplog.text) is warned
     assert ("SqliteLedger, RedisLedger or PostgresLedger" in caplog.text) is warned

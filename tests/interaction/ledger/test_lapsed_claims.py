@@ -10,21 +10,73 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
 from roundtrip import Context, Elicit, Resolve
-from roundtrip.engine import claim
-from roundtrip.engine.claim import record_outcome
+from roundtrip.engine import outcomes
+from roundtrip.engine.leg import Finished
+from roundtrip.engine.outcomes import record_outcome
 from roundtrip.errors import CallTakenOver, OutcomeUnknown
-from roundtrip.ledger import ClaimAnswer, LedgerDown, MemoryLedger
+from roundtrip.ledger import ClaimAnswer, ClaimStatus, LedgerDown, MemoryLedger, lease
 from roundtrip.ledger.lease import LEASE_SECONDS
 from roundtrip.machine.call import Call
+from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import State
 from roundtrip.once import exactly_once
 from roundtrip.once.exactly_once import LedgerClaim
 from roundtrip.system import System
 from roundtrip.testing import Clock, LegByLeg
 from tests.interaction.ledger.shops import Shop, begun, text_of
+from tests.kit.secrets import journal
 from tests.kit.waiting import WAIT
 
 pytestmark = pytest.mark.anyio
+
+
+class LateClaims(MemoryLedger):
+    """Ledger whose claims are on their way until `arrives`, even if their sender is cancelled meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent, self.arrives = anyio.Event(), anyio.Event()
+
+    async def claim(self, *values: Any, **options: Any) -> ClaimAnswer:
+        async def arrive() -> ClaimAnswer:
+            self.sent.set()
+            await self.arrives.wait()
+            return await super(LateClaims, self).claim(*values, **options)
+
+        return await asyncio.shield(asyncio.create_task(arrive()))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_cancelled_leg_releases_a_claim_that_is_granted_later(at_once: bool) -> None:
+    """Otherwise the outcome would be unknown after the lease, although the body never began."""
+    ledger = LateClaims()
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as group:
+            claim = LedgerClaim(ledger, "call", "pay", 3600.0)
+            group.start_soon(lambda: claim.begin("", at_once=at_once, remember=lambda: Journal("call", 0, 0, 0, 1, 0)))
+            await ledger.sent.wait()
+            group.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await anyio.wait_all_tasks_blocked()
+                ledger.arrives.set()
+        entry = await ledger.claim("call", "", holder="other", lease=30.0, keep=3600.0)
+    assert entry.status is ClaimStatus.GRANTED
+
+
+async def test_body_does_not_begin_after_another_leg_ran_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process was stopped between its claim and its body, for longer than the lease."""
+    clock = Clock()
+    ledger = MemoryLedger(system=System(monotonic=clock))
+    stopped, other = (LedgerClaim(ledger, "call", "pay", 3600.0, "rerun") for _ in range(2))
+    await stopped.begin("", at_once=True, remember=lambda: Journal("call", 0, 0, 0, 1, 0))
+    clock.advance(LEASE_SECONDS + 1)
+    await other.begin("", at_once=True, remember=lambda: Journal("call", 0, 0, 0, 1, 0))
+    await other.start_body()
+    await other.record(CallToolResult(content=[]))
+    monkeypatch.setattr(lease, "LEASE_SECONDS", 0.0)
+    with pytest.raises(CallTakenOver):
+        await stopped.start_body()
+    stopped.close()
 
 
 class SlowRenewals(MemoryLedger):
@@ -45,7 +97,7 @@ async def test_renewal_with_the_epoch_of_an_earlier_claim_does_not_end_the_leg()
     clock = Clock()
     ledger = SlowRenewals(System(monotonic=clock))
     claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
-    await claim.begin("the answers", at_once=False)
+    await claim.begin("the answers", at_once=False, remember=journal)
     clock.advance(LEASE_SECONDS + 1)
     with anyio.fail_after(WAIT):
         async with anyio.create_task_group() as group:
@@ -62,9 +114,9 @@ async def test_body_that_was_stopped_in_the_middle_does_not_begin_again() -> Non
     clock = Clock()
     ledger = MemoryLedger(system=System(monotonic=clock))
     claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
-    await claim.begin("the answers", at_once=False)
+    await claim.begin("the answers", at_once=False, remember=journal)
 
-    async def work() -> CallToolResult:
+    async def work() -> Finished:
         await claim.start_body()
         call.state = State.EXECUTING
         clock.advance(LEASE_SECONDS + 1)
@@ -72,9 +124,9 @@ async def test_body_that_was_stopped_in_the_middle_does_not_begin_again() -> Non
 
     call = Call("call", state=State.RESOLVING)
     with pytest.raises(CallTakenOver):
-        await record_outcome(claim, call, claim.hold(work()), result_of=lambda value: value, computed=tuple)
+        await record_outcome(claim, call, claim.hold(work()), computed=tuple)
     with pytest.raises(OutcomeUnknown):
-        await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("the answers", at_once=False)
+        await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("the answers", at_once=False, remember=journal)
 
 
 async def test_step_beside_a_question_does_not_hold_the_call_of_its_user() -> None:
@@ -120,7 +172,7 @@ async def test_message_that_arrives_behind_the_release_does_not_hold_the_call(is
     ledger = SlowClaims() if is_forgotten else SlowRenewals(System())
     sent, arrives = (ledger.again, ledger.granted) if isinstance(ledger, SlowClaims) else (ledger.sent, ledger.arrives)
     claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
-    await claim.begin("the answers", at_once=True)
+    await claim.begin("the answers", at_once=True, remember=journal)
     if is_forgotten:
         ledger._entries.clear()  # pyright: ignore[reportPrivateUsage]
     with anyio.fail_after(WAIT):
@@ -134,7 +186,10 @@ async def test_message_that_arrives_behind_the_release_does_not_hold_the_call(is
             await sent.wait()
             await claim.release()
             arrives.set()
-    assert await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True) is None
+    assert (
+        await LedgerClaim(ledger, "call", "pay", keep=3600.0).begin("more answers", at_once=True, remember=journal)
+        is None
+    )
 
 
 class Hanging(MemoryLedger):
@@ -157,7 +212,7 @@ async def number(ready: Annotated[bool, Resolve(ready)]) -> int:
 
 
 async def test_a_claim_is_taken_back_though_noting_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim, "_LAST_WORDS_SECONDS", 0.05)
+    monkeypatch.setattr(outcomes, "_LAST_WORDS_SECONDS", 0.05)
     ledger = Hanging()
     shop = Shop(ledger)
 

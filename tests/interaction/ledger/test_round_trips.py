@@ -61,10 +61,10 @@ async def price() -> int:
 class Stall(Shop):
     """Shop whose tools need different things before their bodies."""
 
-    def __init__(self, ledger: RedisLedger) -> None:
+    def __init__(self, ledger: RedisLedger, **options: Any) -> None:
         super().__init__(ledger)
         for body in (self.give, self.look, self.haggle, self.weigh):
-            self.add(body)
+            self.add(body, **options)
 
     async def give(self, what: str) -> str:
         return what
@@ -128,6 +128,30 @@ async def test_leg_takes_few_round_trips_to_redis(
     ledger = RedisLedger(redis.url, prefix=tool)
     stall = Stall(ledger)
     await warm_up(stall, monitor)
+    assert await trips(stall, tool, monitor) == expected
+    await ledger.aclose()
+
+
+@pytest.mark.parametrize(
+    ("tool", "expected"),
+    [
+        pytest.param("give", [2, 1], id="nothing-first"),
+        pytest.param("haggle", [2, 2, 1], id="question-in-the-body"),
+        pytest.param("look", [3, 1], id="resolver"),
+        pytest.param("weigh", [3, 1], id="one-step"),
+    ],
+)
+@needs("redis")
+async def test_leg_with_an_intent_takes_no_more(
+    redis: RedisServer, monitor: Monitor, tool: str, expected: list[int]
+) -> None:
+    ledger = RedisLedger(redis.url, prefix=f"intent-{tool}")
+    stall = Stall(ledger, once_per="{what}", scope="service")
+    legs = LegByLeg(stall)
+    await legs.leg("look", {"what": "warm"})
+    await legs.leg("look", {"what": "warm"})
+    await legs.leg("haggle", {"what": "warm"})
+    monitor.commands()
     assert await trips(stall, tool, monitor) == expected
     await ledger.aclose()
 

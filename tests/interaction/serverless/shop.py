@@ -39,7 +39,7 @@ async def order(cup: str, size: Annotated[int, Resolve(ask_size)], ctx: Context)
     return f"{size} ml of {cup}, {'sweet' if sugar else 'plain'}, by process {os.getpid()}"
 
 
-@server.tool(exactly_once=True)
+@server.tool(exactly_once=True, uncovered="round")
 def pay(amount: int) -> str:
     """Pay."""
     paid.append(f"{amount}")

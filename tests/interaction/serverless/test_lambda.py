@@ -94,7 +94,7 @@ def test_a_hundred_warm_events_through_one_handler(tmp_path: Path) -> None:
     async def order(cup: str, size: Annotated[int, Resolve(ask_size)]) -> str:
         return f"{size} ml of {cup}"
 
-    @server.tool(exactly_once=True)
+    @server.tool(exactly_once=True, uncovered="round")
     def pay(amount: int) -> str:
         payments.append(amount)
         return f"payment {len(payments)}"
@@ -349,7 +349,7 @@ def test_tracers_and_late_results_are_saved_before_the_handler_returns(
     tracer = BatchingTracer(saved)
     server = Server("shop", keys=KEYS, trace=tracer, ledger=ForgetfulLedger(tmp_path / "calls.db"))
 
-    @server.tool(exactly_once=True)
+    @server.tool(exactly_once=True, uncovered="round")
     async def pay() -> str:
         return "paid"
 
@@ -361,7 +361,7 @@ def test_tracers_and_late_results_are_saved_before_the_handler_returns(
     # Another process finds the result, although this one was frozen at once.
     other = Server("shop", keys=KEYS, ledger=SqliteLedger(tmp_path / "calls.db"))
 
-    @other.tool(name="pay", exactly_once=True)
+    @other.tool(name="pay", exactly_once=True, uncovered="round")
     async def pay_again() -> str:
         return "paid twice"
 
@@ -371,7 +371,7 @@ def test_tracers_and_late_results_are_saved_before_the_handler_returns(
 def test_settings_that_other_instances_cannot_serve_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("shop")
 
-    @server.tool(exactly_once=True)
+    @server.tool(exactly_once=True, uncovered="round")
     def pay() -> str:
         return "paid"
 

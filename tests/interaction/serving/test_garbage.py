@@ -34,7 +34,7 @@ def _restaurant() -> Server[Any]:
     async def plain(party: int) -> int:
         return party
 
-    @server.tool(exactly_once="when_possible")
+    @server.tool(exactly_once=True, uncovered="run")
     async def once(party: int) -> int:
         return party
 

@@ -44,6 +44,10 @@ def _like_server(base: Any, attach: Callable[..., None], registering: Callable[[
             return cls
 
         def tool(self, target: Any = None, *, name: str | None = None, **options: Any) -> Any:
+            if "add_tool" not in vars(self):
+                # `install` adds a tool of its own.
+                return base.tool(self, target, name=name, **options)
+
             def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
                 self.add_tool(fn, name=name, **options)
                 return fn

@@ -90,7 +90,7 @@ def office(transcript: Path, began: anyio.Event, *traces: Any, system: System = 
     async def ask(ctx: Context) -> str:
         return str(await ctx.ask("sure", "Sure?", bool))
 
-    @server.tool(task="required", exactly_once=True)
+    @server.tool(task="required", exactly_once=True, uncovered="round")
     async def pay() -> str:
         began.set()
         await anyio.sleep_forever()

@@ -295,7 +295,7 @@ def serve(ledger: Ledger, effect: Effect, bus: Heard | None = None, **options: A
         effect.append("exactly once")
         return f"booked {guests.adults}"
 
-    @server.tool(exactly_once=True)
+    @server.tool(exactly_once=True, uncovered="round")
     async def exactly_once_plain(hotel: str) -> str:
         effect.append("exactly once plain")
         return "booked"

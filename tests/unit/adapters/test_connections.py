@@ -37,7 +37,7 @@ from roundtrip.ledger import RedisLedger
 server = Server("shop", keys=["7f" * 32], ledger=RedisLedger("{url}"))
 
 
-@server.tool(exactly_once=True)
+@server.tool(exactly_once=True, uncovered="round")
 async def pay() -> str:
     return "paid"
 """

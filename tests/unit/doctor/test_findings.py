@@ -237,6 +237,40 @@ def test_store_of_tasks_that_is_down_is_a_problem_of_the_instance() -> None:
     assert only("tasks", seen(facts(1, tasks={"down": True, "runs": True}))).level is Level.PROBLEM
 
 
+def test_keys_that_results_of_intents_need_are_named() -> None:
+    def one(**given: Any) -> dict[str, Any]:
+        return {"intents": {"own_keys": ["new", "old"], **given}}
+
+    def check(given: dict[str, Any], level: Level, text: str) -> None:
+        found = only("intents", seen(facts(1, **one(**given))))
+        assert (found.level, found.text) == (level, text)
+        assert ("rekey" in found.advice) == (level is not Level.OK)
+
+    check_each(
+        [
+            ({}, Level.OK, "encrypted: none"),
+            ({"keys": {"new": 2}}, Level.OK, "encrypted: 2 with new"),
+            (
+                {"keys": {"new": 1, "old": 2}},
+                Level.NOTE,
+                "encrypted: 1 with new, 2 with old; old keys are in use: old",
+            ),
+            (
+                {"keys": {"new": 1}, "is_whole": False},
+                Level.NOTE,
+                "encrypted: 1 with new; not all entries were counted, so others may need an old key",
+            ),
+        ],
+        check,
+    )
+    unread, *_ = of("intents", seen(facts(1, **one(keys={"lost": 3}))))
+    assert (unread.level, unread.text) == (
+        Level.PROBLEM,
+        "#1 cannot read 3 results of intents, which are encrypted with lost",
+    )
+    assert not of("intents", seen(facts(1)))
+
+
 def test_overdue_and_lost_tasks_are_found() -> None:
     overdue, lost = of("tasks", seen(facts(1, tasks=tasks(states={"due": 2, "lost": 1}, overdue=2, runs=False))))
     assert (overdue.level, overdue.text) == (

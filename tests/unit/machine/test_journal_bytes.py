@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from roundtrip.errors import RejectionReason, TokenRejected, TokenTooLarge
-from roundtrip.machine.journal import Action, Asked, Computed, Entry, Intent, Journal, from_text, to_json, to_text
+from roundtrip.machine.journal import Action, Asked, Chain, Computed, Entry, Journal, from_text, to_json, to_text
 from roundtrip.machine.journal_bytes import call_of, pack, unpack, unpack_open
 from roundtrip.machine.pins import Pinner, digest
 from tests.kit.raised import raised
@@ -71,8 +71,8 @@ JOURNALS: Final = {
     "salted": SALTED,
     "odd": ODD,
     "long": LONG,
-    "of an intent": replace(BARE, intent=Intent.FIRST),
-    "of an intent, with all parts": replace(SECRET, traceparent=LINKED.traceparent, intent=Intent.AGAIN),
+    "of an intent": replace(BARE, chain=Chain.FIRST),
+    "of an intent, with all parts": replace(SECRET, traceparent=LINKED.traceparent, chain=Chain.AGAIN),
 }
 HEAD: Final = 38
 PINS: Final = slice(HEAD, None)
@@ -268,8 +268,8 @@ def test_another_format_is_rejected() -> None:
 def test_only_a_journal_with_an_intent_has_format_4() -> None:
     """Release 0.2.0 reads format 3 only, and its bytes have not changed."""
     for journal in JOURNALS.values():
-        plain = pack(replace(journal, intent=Intent.NONE), seal)
-        packed = [pack(replace(journal, intent=intent), seal) for intent in (Intent.FIRST, Intent.AGAIN)]
+        plain = pack(replace(journal, chain=Chain.NONE), seal)
+        packed = [pack(replace(journal, chain=intent), seal) for intent in (Chain.FIRST, Chain.AGAIN)]
         assert (plain[0] >> 4, {one[0] >> 4 for one in packed}) == (3, {4})
         assert b"intent" not in plain
         assert {call_of(one) for one in packed} == {call_of(plain)}
@@ -283,14 +283,14 @@ def test_format_that_does_not_fit_the_intent_is_rejected() -> None:
 
 def test_only_the_two_numbers_of_intents_are_read() -> None:
     """Shows S4."""
-    packed = pack(replace(BARE, fingerprint="0123ab", build="89cdef", intent=Intent.FIRST))
+    packed = pack(replace(BARE, fingerprint="0123ab", build="89cdef", chain=Chain.FIRST))
     head = packed.removesuffix(b'[{},{"intent":1}]')
     assert len(head) == HEAD
 
     def text(intent: bytes) -> bytes:
         return head + b'[{},{"intent":' + intent + b"}]"
 
-    assert [unpack(text(number)).intent for number in (b"1", b"2")] == [Intent.FIRST, Intent.AGAIN]
+    assert [unpack(text(number)).chain for number in (b"1", b"2")] == [Chain.FIRST, Chain.AGAIN]
     wrong = (b"0", b"-1", b"3", b"1.0", b"true", b"null", b'"1"', b"[1]", b"{}", b"NaN", b"1e999", b"9" * 5000)
     assert readable(map(text, wrong)) == []
     assert readable([head + b"[{}]", head + b"[{},{}]", text(b'1,"more":1')]) == []

@@ -159,3 +159,13 @@ def test_long_texts_are_shortened() -> None:
     assert text.endswith("x… (7 more characters)")
     structured = result_data(CallToolResult(content=[], structured_content={"rows": [[1]] * 20_000}))["structured"]
     assert len(structured) < 101_000
+
+
+def test_recalled_result_says_when_its_call_ended() -> None:
+    for meta, said in (({"roundtrip/recalled": "2026-08-01T12:00:00Z"}, "2026-08-01T12:00:00Z"), ({}, None)):
+        result = CallToolResult.model_validate({"content": [], "_meta": meta})
+        assert result_data(result)["recalled"] == said
+    assert (
+        result_data(CallToolResult.model_validate({"content": [], "_meta": {"roundtrip/recalled": 7}}))["recalled"]
+        is None
+    )

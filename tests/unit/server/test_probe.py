@@ -31,7 +31,7 @@ class CountingLedger(MemoryLedger):
 def shop(**options: Any) -> Server[Any]:
     server = Server[Any]("shop", **options)
 
-    @server.tool(exactly_once=True)
+    @server.tool(exactly_once=True, uncovered="round")
     def pay() -> str:
         return "paid"
 

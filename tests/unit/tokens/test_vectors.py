@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from roundtrip.errors import RejectionReason, TokenRejected
-from roundtrip.machine.journal import Intent
+from roundtrip.machine.journal import Chain
 from roundtrip.tokens.binding import read_binding
 from roundtrip.tokens.token import JournalCodec, KeyRing, TokenCodec
 from specs.tokens import REFUSED, RESTARTED, VECTORS, Vector, read_vectors, vectors_page
@@ -20,8 +20,8 @@ def test_there_is_a_vector_of_every_shape() -> None:
     flags = [vector.payload[len(vector.claims)] & 0x0F for vector in FROZEN]
     assert all(any(each & flag for each in flags) for flag in (1, 2, 4, 8))
     assert not all(flags)
-    versions = {(vector.journal.intent, vector.payload[len(vector.claims)] >> 4) for vector in FROZEN}
-    assert versions == {(Intent.NONE, 3), (Intent.FIRST, 4), (Intent.AGAIN, 4)}
+    versions = {(vector.journal.chain, vector.payload[len(vector.claims)] >> 4) for vector in FROZEN}
+    assert versions == {(Chain.NONE, 3), (Chain.FIRST, 4), (Chain.AGAIN, 4)}
 
 
 def test_frozen_token_decodes_to_its_listed_contents() -> None:

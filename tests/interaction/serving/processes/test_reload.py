@@ -174,7 +174,7 @@ async def test_server_that_fails_to_start_waits_for_the_next_change(project: Pat
 async def test_server_with_its_ledger_in_memory_is_replaced_too(project: Path) -> None:
     """Several workers would need a shared one. Older clients are asked before and after."""
     shop = SHOP.format(options="").replace(
-        "@server.tool\nasync def hold", "@server.tool(exactly_once=True)\nasync def hold"
+        "@server.tool\nasync def hold", "@server.tool(exactly_once=True, uncovered='round')\nasync def hold"
     )
     (project / "reload_shop.py").write_text(shop)
     with Service("reload_shop.py", "--reload", folder=project, ROUNDTRIP_KEYS=KEY) as service:

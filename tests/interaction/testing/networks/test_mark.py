@@ -19,8 +19,8 @@ async def booked(server=make, **options):
 """
 )
 HOSTILE = [
-    *("hop", "restart", "duplicate", "duplicate-at-once", "drop", "reorder", "rotate", "delay", "tamper", "swap"),
-    *("strip", "invent", "garble", "interleave", "eavesdrop"),
+    *("hop", "restart", "duplicate", "duplicate-at-once", "drop", "begin-again", "reorder", "rotate", "delay"),
+    *("tamper", "swap", "strip", "invent", "garble", "interleave", "eavesdrop"),
 ]
 
 

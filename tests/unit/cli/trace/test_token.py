@@ -15,7 +15,7 @@ from mcp.server.request_state import AESGCMRequestStateCodec
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.parsing import OptionsAnywhere
 from roundtrip.cli.trace.token import configure, run
-from roundtrip.machine.journal import Action, Entry, Intent
+from roundtrip.machine.journal import Action, Chain, Entry
 from roundtrip.server.key_files import KeyFile, Role, RoledKey
 from tests.kit.secrets import BORN, NEW, OTHER, claims, codec, journal, payload, pin_of
 from tests.kit.tables import check_each
@@ -74,8 +74,8 @@ def test_a_token_is_read_from_standard_input_without_keys(
 def test_an_intent_is_shown_only_if_there_is_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def check(intent: Intent, text: str, data: str | None) -> None:
-        token = codec().seal(payload(replace(journal(), intent=intent)))
+    def check(intent: Chain, text: str, data: str | None) -> None:
+        token = codec().seal(payload(replace(journal(), chain=intent)))
         give(monkeypatch, token)
         assert trace("-") == 0
         lines = [line for line in capsys.readouterr().out.splitlines() if "intent" in line]
@@ -86,9 +86,9 @@ def test_an_intent_is_shown_only_if_there_is_one(
 
     check_each(
         [
-            (Intent.NONE, "", None),
-            (Intent.FIRST, "once per intent: first chain", "first"),
-            (Intent.AGAIN, "once per intent: begun again", "again"),
+            (Chain.NONE, "", None),
+            (Chain.FIRST, "once per intent: first chain", "first"),
+            (Chain.AGAIN, "once per intent: begun again", "again"),
         ],
         check,
     )

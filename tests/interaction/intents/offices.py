@@ -1,0 +1,100 @@
+"""An office whose calls are stored, and its clients."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+
+from roundtrip import Approvals, Approve, Context, Pages, Server, ToolError, after
+from roundtrip.ledger import MemoryLedger
+from tests.kit.approving import GROUPS
+from tests.kit.approving import reader as person_reader
+from tests.kit.hosts import hosted
+from tests.kit.page_users import BASE, KEY, user_of
+from tests.kit.peer import Peer, app_of
+from tests.kit.waiting import WAIT
+
+__all__ = ["RECALLED", "Office", "opened", "peer_of"]
+
+RECALLED = "roundtrip/recalled"
+
+
+class Office:
+    """Server whose calls are stored, with a record of their effects."""
+
+    def __init__(self, **options: Any) -> None:
+        self.ran: list[str] = []
+        self.steps: list[str] = []
+        self.keys: list[str] = []
+        self.ledger = options.setdefault("ledger", MemoryLedger())
+        self.go_on = anyio.Event()
+        self.server = server = Server[Any](
+            "office",
+            keys=[KEY],
+            principal=user_of,
+            pages=Pages(base_url=BASE, authenticate=person_reader, wait=0.2),
+            approvals=Approvals(groups=GROUPS),
+            **options,
+        )
+
+        @server.tool(task=True, once_per="{order}")
+        async def report(order: str, ctx: Context, copies: int = 1) -> str:
+            """Make a report as a task."""
+            await ctx.step("step", lambda: self.steps.append(order))
+            word = await ctx.ask("word", "Which word?", str)
+            self.ran.append(order)
+            return f"{order} {word} {copies} no. {len(self.ran)}"
+
+        @server.tool(task=after(0.05), once_per="{order}")
+        async def later(order: str) -> str:
+            """Become a task if it takes long."""
+            self.ran.append(order)
+            if order == "slow":
+                await self.go_on.wait()
+            return f"{order} no. {len(self.ran)}"
+
+        @server.tool(once_per="{order}")
+        async def pick(order: str, ctx: Context) -> str:
+            """Ask on a page."""
+            self.keys.append(ctx.idempotency_key)
+            await ctx.step("step", lambda: self.steps.append(order))
+            word = await ctx.ask("word", "Which word?", str)
+            self.ran.append(order)
+            return f"{order} {word} no. {len(self.ran)}"
+
+        @server.tool(task=True, once_per="{order}", on_failure="rerun")
+        async def fail(order: str) -> str:
+            """Fail the first time."""
+            self.ran.append(order)
+            if len(self.ran) == 1:
+                raise ToolError("out of stock")
+            return f"{order} no. {len(self.ran)}"
+
+        @server.tool(once_per="{order}", confirm=Approve("Refund {order}?", by="finance"))
+        async def refund(order: str) -> str:
+            """Refund an order."""
+            self.ran.append(order)
+            return f"{order} no. {len(self.ran)}"
+
+        @server.tool(task=True, once_per="{order}", scope="service")
+        async def shared(order: str, ctx: Context) -> str:
+            """Make something for everybody."""
+            word = await ctx.ask("word", "Which word?", str)
+            self.ran.append(order)
+            return f"{order} {word} no. {len(self.ran)}"
+
+
+@asynccontextmanager
+async def opened(office: Office) -> AsyncGenerator[str]:
+    async with hosted(app_of(office.server)) as url:
+        yield url
+
+
+@asynccontextmanager
+async def peer_of(url: str, user: str = "ann", **options: Any) -> AsyncGenerator[Peer]:
+    async with httpx.AsyncClient(timeout=WAIT) as http:
+        yield Peer(http, f"{url}/mcp", headers={"x-user": user}, **options)
