@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import pytest
 from mcp_types import CallToolResult, TextContent
 
-from roundtrip.engine.claim import record_outcome
+from roundtrip.engine.leg import Finished
+from roundtrip.engine.outcomes import record_outcome
 from roundtrip.errors import BodyNotRun, OutcomeUnknown, StillRunning
 from roundtrip.ledger import MemoryLedger, waiting
 from roundtrip.ledger.contract import ClaimAnswer, Reach
@@ -17,6 +18,7 @@ from roundtrip.ledger.lease import LEASE_SECONDS
 from roundtrip.ledger.machines import EntryState
 from roundtrip.ledger.waiting import Waiting
 from roundtrip.machine.call import Call
+from roundtrip.machine.journal import Journal
 from roundtrip.machine.table import State
 from roundtrip.once import exactly_once
 from roundtrip.once.exactly_once import LedgerClaim
@@ -24,11 +26,11 @@ from roundtrip.system import System
 from tests.exhaustive.explorer import Operations, Worker
 from tests.simulation.loop import Process, at_once
 
-__all__ = ["PayingOnce", "patient"]
+__all__ = ["KEY", "PayingOnce", "patient", "text_of"]
 
 T = TypeVar("T")
 
-_CALL = "call"
+KEY = "call"
 _LOOKS = ("seen", "renew")
 
 
@@ -43,7 +45,7 @@ class _Memory(MemoryLedger):
 
     @property
     def entry(self) -> LedgerEntry | None:
-        return self._find(_CALL, self._clock())
+        return self._find(KEY, self._clock())
 
     def change(self, key: str, work: Callable[[LedgerEntry, float], T]) -> T:
         return at_once(self._change(key, work))
@@ -60,7 +62,10 @@ class _Connection(EntryLedger):
     async def aclose(self) -> None:
         pass
 
-    def __init__(self, memory: _Memory, operations: Operations, others: list[tuple[Process, Waiting]]) -> None:
+    def __init__(
+        self, memory: _Memory, operations: Operations, others: list[tuple[Process, Waiting]], journals: set[str]
+    ) -> None:
+        self._journals = journals
         self._memory = memory
         self._operations = operations
         self._waiting = Waiting()
@@ -73,6 +78,8 @@ class _Connection(EntryLedger):
             state = None if before is None else before.state
             result = self._memory.change(key, work)
             after = self._memory.entry
+            if after is not None and "journal" in after.notes:
+                self._journals.add(after.notes["journal"])
             if state is not (None if after is None else after.state):
                 for process, waiting in self._others:
                     with self._operations.loop.running(process):
@@ -86,14 +93,18 @@ class _Connection(EntryLedger):
         return self._memory.next_epoch(now)
 
 
-def _text_of(result: CallToolResult) -> str:
+def text_of(result: CallToolResult) -> str:
     (block,) = result.content
     return block.text if isinstance(block, TextContent) else ""
 
 
+def _journal() -> Journal:
+    return Journal(KEY, 0.0, 3600.0, 3600.0, 1, 0)
+
+
 def _told(answer: Any) -> str:
     if isinstance(answer, ClaimAnswer):
-        return f"{answer.status} {answer.result} {answer.epoch}"
+        return f"{answer.status} {answer.result} {answer.epoch} {sorted(answer.notes.items())}"
     return repr(answer)
 
 
@@ -104,30 +115,36 @@ class PayingOnce:
 
     def __init__(self, operations: Operations) -> None:
         self.has_waited = False
-        self._operations = operations
+        self.operations = operations
         loop = operations.loop
-        self._memory = _Memory(system=System(time=loop.time, monotonic=loop.time))
+        self.memory = _Memory(system=System(time=loop.time, monotonic=loop.time))
         self._listening: list[tuple[Process, Waiting]] = []
-        self._holders: dict[int, str] = {}
+        self.holders: dict[int, str] = {}
         self.bodies: list[int] = []
         self.ended: list[int] = []
+        self.journals: set[str] = set()
+        """The notes with a journal that the ledger ever had."""
+
+    def connection(self) -> _Connection:
+        """Return the running worker's connection to the ledger."""
+        return _Connection(self.memory, self.operations, self._listening, self.journals)
 
     async def work(self, worker: Worker) -> str:
-        loop = self._operations.loop
-        ledger = _Connection(self._memory, self._operations, self._listening)
+        loop = self.operations.loop
+        ledger = self.connection()
         system = System(time=loop.time, monotonic=loop.time, entropy=worker.name_of)
         while True:
             worker.forget()
-            claim = LedgerClaim(ledger, _CALL, "pay", keep=3600, system=system)
-            self._holders[worker.number] = worker.name_of(12).hex()
-            call = Call(_CALL, state=State.RESOLVING)
+            claim = LedgerClaim(ledger, KEY, "pay", keep=3600, system=system)
+            self.holders[worker.number] = worker.name_of(12).hex()
+            call = Call(KEY, state=State.RESOLVING)
             try:
-                recalled = await claim.begin("the answers", at_once=False)
+                recalled = await claim.begin("the answers", at_once=False, remember=_journal)
                 if recalled is not None:
-                    return f"result of {_text_of(recalled)}"
+                    return f"result of {text_of(recalled)}"
                 work = claim.hold(self._pay(worker, claim, call))
-                result = await record_outcome(claim, call, work, result_of=lambda value: value, computed=tuple)
-                return f"result of {_text_of(result)}"
+                end = await record_outcome(claim, call, work, computed=tuple)
+                return f"result of {text_of(end.value)}" if isinstance(end, Finished) else end.reason
             except OutcomeUnknown:
                 return "unknown"
             except StillRunning:
@@ -135,25 +152,25 @@ class PayingOnce:
             except BodyNotRun as error:
                 return type(error).__name__
 
-    async def _pay(self, worker: Worker, claim: LedgerClaim, call: Call) -> CallToolResult:
+    async def _pay(self, worker: Worker, claim: LedgerClaim, call: Call) -> Finished:
         await claim.start_body()
         call.state = State.EXECUTING
         self.bodies.append(worker.number)
-        await self._operations.ask("the body", lambda: self.ended.append(worker.number))
-        return CallToolResult(content=[TextContent(text="abc"[worker.number])])
+        await self.operations.ask("the body", lambda: self.ended.append(worker.number))
+        return Finished(CallToolResult(content=[TextContent(text="abc"[worker.number])]))
 
     def store(self) -> tuple[Any, ...]:
-        entry = self._memory.entry
+        entry = self.memory.entry
         if entry is None:
             return ("none", len(self.bodies), len(self.ended))
-        left = round(entry.lapses - self._operations.loop.time(), 3)
+        left = round(entry.lapses - self.operations.loop.time(), 3)
         return entry.state, entry.epoch, max(left, 0), entry.result, len(self.bodies), len(self.ended)
 
     def holds(self, worker: Worker) -> Any:
-        entry = self._memory.entry
+        entry = self.memory.entry
         holder = "" if entry is None else entry.holder
         is_of_worker = holder.startswith(worker.name_of(2).hex()[:2])
-        return is_of_worker, holder == self._holders.get(worker.number), worker.number in self.bodies
+        return is_of_worker, holder == self.holders.get(worker.number), worker.number in self.bodies
 
     def judge(self, workers: Sequence[Worker], *, ended: bool) -> list[str]:
         broken: list[str] = []
@@ -167,7 +184,7 @@ class PayingOnce:
             broken.append("there is a result, and no body has ended")
         if "unknown" in outcomes and not self.has_waited:
             broken.append("the outcome is unknown, and no lease has ended")
-        entry = self._memory.entry
+        entry = self.memory.entry
         is_held = entry is not None and entry.state in (EntryState.HELD, EntryState.RUNNING)
         if ended and is_held and all(worker.process.is_alive for worker in workers):
             broken.append("all workers have ended, and one still has the claim")

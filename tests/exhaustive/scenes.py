@@ -8,11 +8,13 @@ from typing import Final
 import pytest
 
 from tests.exhaustive.explorer import Bounds, Exploration, Operations, Scene, explore
+from tests.exhaustive.intents import SharingAnIntent
 from tests.exhaustive.ledgers import PayingOnce, patient
 from tests.exhaustive.stored import StoredCall
 
 __all__ = [
     "CANCELLED",
+    "DISAGREEING",
     "IN_STEPS",
     "LARGE",
     "LOSSY",
@@ -22,6 +24,7 @@ __all__ = [
     "Fault",
     "Make",
     "PayingOnce",
+    "SharingAnIntent",
     "explored",
 ]
 
@@ -31,6 +34,7 @@ Fault = Callable[[pytest.MonkeyPatch], None]
 ONCE: Final[Make] = partial(StoredCall, runs_once=True)
 IN_STEPS: Final[Make] = partial(StoredCall, runs_once=False)
 CANCELLED: Final[Make] = partial(StoredCall, runs_once=False, cancels=True)
+DISAGREEING: Final[Make] = partial(SharingAnIntent, differs=True)
 
 SMALL: Final = Bounds(workers=2, deaths=1, lapses=1)
 LARGE: Final = Bounds(workers=3, deaths=2, lapses=1)

@@ -4,12 +4,23 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from roundtrip.engine import claim
+from roundtrip.engine import outcomes
 from roundtrip.errors import CallTakenOver
 from roundtrip.once.exactly_once import LedgerClaim
 from roundtrip.stored.book import CallBook, StoredView
 from tests.exhaustive.explorer import Bounds
-from tests.exhaustive.scenes import CANCELLED, IN_STEPS, ONCE, SMALL, TWICE, Fault, Make, PayingOnce, explored
+from tests.exhaustive.scenes import (
+    CANCELLED,
+    IN_STEPS,
+    ONCE,
+    SMALL,
+    TWICE,
+    Fault,
+    Make,
+    PayingOnce,
+    SharingAnIntent,
+    explored,
+)
 from tests.kit.forks import run_in_process
 from tests.simulation import faults
 
@@ -18,6 +29,7 @@ from tests.simulation import faults
     ("make", "bounds"),
     [
         (PayingOnce, SMALL),
+        (SharingAnIntent, Bounds(workers=2, deaths=1, lapses=0)),
         (ONCE, Bounds(workers=2, deaths=0, lapses=1)),
         (IN_STEPS, Bounds(workers=3, deaths=1, lapses=0)),
         (CANCELLED, SMALL),
@@ -45,7 +57,7 @@ def loss_is_told_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
 
 def stopped_body_frees_its_call(patch: pytest.MonkeyPatch) -> None:
     """Release the claim of a body that was stopped in its middle."""
-    patch.setattr(claim, "_ENDS_NO_CALL", (CallTakenOver,))
+    patch.setattr(outcomes, "_ENDS_NO_CALL", (CallTakenOver,))
 
     async def written(held: LedgerClaim, write: Callable[[], Awaitable[bool]]) -> bool:
         return await write()
@@ -64,6 +76,9 @@ def stopped_body_frees_its_call(patch: pytest.MonkeyPatch) -> None:
         (faults.stored_steps_run_again, IN_STEPS, SMALL),
         (loss_is_told_before_it_is_stored, ONCE, SMALL),
         (stopped_body_frees_its_call, PayingOnce, TWICE),
+        (faults.claim_is_released_without_its_journal, SharingAnIntent, Bounds(workers=2, deaths=0, lapses=0)),
+        (faults.start_of_an_intents_body_is_not_told, SharingAnIntent, SMALL),
+        (faults.any_leg_releases_an_entry, SharingAnIntent, SMALL),
     ],
 )
 def test_fault_is_found(fault: Fault, make: Make, bounds: Bounds) -> None:

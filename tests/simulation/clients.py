@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tests.simulation.fleet import Json, Network, Unanswered
 
-__all__ = ["ONCE", "TOOLS", "Client"]
+__all__ = ["ONCE", "TOOLS", "Client", "asks", "comes_back", "text_of"]
 
 TOOLS: Final = ("book", "pay", "ship", "report", "transfer", "collect")
 """The tools of `shop.py`."""
@@ -47,6 +47,7 @@ class Client:
         self, order: str, tool: str, network: Network, seen: list[tuple[str, str, Json]], chance: random.Random
     ) -> None:
         self.order = order
+        self.name = f"{tool} of {order}"
         self.tool = tool
         self.user = f"user of {order}"
         self._network = network
@@ -96,7 +97,7 @@ class Client:
                 if (tries := tries - 1) < 1:
                     return {"error": "no answer"}
                 continue
-            if not _comes_back(response):
+            if not comes_back(response):
                 return response
             await asyncio.sleep(self._chance.uniform(0.5, 5))
 
@@ -113,12 +114,12 @@ class Client:
                     self._send("tools/call", params), self._send("tools/call", others[-1][1])
                 )
                 self.has_wavered = True
-                if not _asks(other):
+                if not asks(other):
                     self.other_ends.append(other)
             else:
                 response = await self._send("tools/call", params)
             result = response.get("result", {})
-            if not _asks(response):
+            if not asks(response):
                 self.ends.append(response)
                 is_once = "requestState" in params and self.tool in ONCE
                 if self._chance.random() < 0.5 and is_once and loop.time() - asked_at < _VALID_SECONDS:
@@ -137,7 +138,7 @@ class Client:
     async def _run_task(self) -> None:
         params = {"name": self.tool, "arguments": {"order": self.order}}
         response = await self._send("tools/call", params)
-        while _asks(response):
+        while asks(response):
             # A round without questions names a call that must run once, before anything is stored.
             params = {**params, "requestState": response["result"]["requestState"]}
             response = await self._send("tools/call", params)
@@ -227,15 +228,20 @@ def _changed(responses: Json) -> Json:
     return changed
 
 
-def _asks(response: Json) -> bool:
+def asks(response: Json) -> bool:
     """Return True if the call goes on with another leg."""
     return response.get("result", {}).get("resultType") == "input_required"
 
 
-def _comes_back(response: Json) -> bool:
+def comes_back(response: Json) -> bool:
     """Return True for an error that asks the client to send the request again."""
-    text = str(response.get("error", {}).get("message", ""))
+    text = text_of(response)
+    return any(word in text for word in _LATER)
+
+
+def text_of(response: Json) -> str:
+    """Return a response's error; an empty text if there is none."""
     result = response.get("result", {})
     if result.get("isError"):
-        text = str(result["content"][0].get("text", ""))
-    return any(word in text for word in _LATER)
+        return str(result["content"][0].get("text", ""))
+    return str(response.get("error", {}).get("message", ""))

@@ -1,6 +1,7 @@
 """Faults of kinds that reviews have found before, each put into the real code, to show that histories reveal them."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import pytest
@@ -8,16 +9,20 @@ import pytest
 from roundtrip.engine import leg_run
 from roundtrip.engine.known import KnownAnswers
 from roundtrip.ledger.contract import Ledger, LedgerDown
-from roundtrip.ledger.entry import LedgerEntry
+from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.machines import TASK_MACHINE, EntryEvent, EntryState, StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs import boundary
+from roundtrip.once import intent_memory
 from roundtrip.once.exactly_once import LedgerClaim
+from roundtrip.once.intent_memory import Adopted, IntentMemory
+from roundtrip.once.intents import IntentClaim
 from roundtrip.stored import sweep
 from roundtrip.stored.content import CallSeal
 from roundtrip.stored.lease import CallLease
 from roundtrip.tokens.protection import Protection
 from roundtrip.tokens.token import Sealer
+from roundtrip.tools.intents import CallIntent, IntentPolicy
 from tests.simulation.store import SimulatedLedger, SimulatedTasks
 from tests.simulation.world import History, simulate
 
@@ -232,6 +237,156 @@ def earlier_answers_are_forgotten(patch: Patch) -> None:
     patch.setattr(KnownAnswers, "__init__", forgetting)
 
 
+def _intents_leave_out(patch: Patch, changed: Callable[[IntentPolicy, list[Any]], tuple[Any, Any]]) -> None:
+    intent = IntentPolicy.intent
+
+    def named(policy: IntentPolicy, *given: Any, owners: list[Any]) -> CallIntent | None:
+        policy, owners = changed(policy, owners)
+        return intent(policy, *given, owners=owners)
+
+    patch.setattr(IntentPolicy, "intent", named)
+
+
+def all_callers_share_intents(patch: Patch) -> None:
+    """Leave the caller out of the names of intents."""
+    _intents_leave_out(patch, lambda policy, owners: (policy, owners[:1]))
+
+
+def all_tools_share_intents(patch: Patch) -> None:
+    """Leave the tool out of the names of intents."""
+    _intents_leave_out(patch, lambda policy, owners: (policy._replace(tool=""), owners))
+
+
+def intents_ignore_other_arguments(patch: Patch) -> None:
+    """Give the result of an intent to calls with other arguments."""
+    intent = IntentPolicy.intent
+
+    def alike(policy: IntentPolicy, *given: Any, **options: Any) -> CallIntent | None:
+        found = intent(policy, *given, **options)
+        return None if found is None else found._replace(digest="")
+
+    patch.setattr(IntentPolicy, "intent", alike)
+
+
+def claim_is_released_without_its_journal(patch: Patch) -> None:
+    """Release the claim on an intent before its journal is saved."""
+
+    def nothing(claim: IntentClaim) -> Any:
+        return claim.release()
+
+    patch.setattr(IntentClaim, "leave", nothing)
+
+
+def steps_belong_to_one_leg(patch: Patch) -> None:
+    """Name the notes of steps by the number of the leg."""
+    adopt = IntentMemory.adopt
+
+    def adopted(memory: IntentMemory, *given: Any, **options: Any) -> Adopted:
+        found = adopt(memory, *given, **options)
+        memory.terms += str(0 if found.journal is None else found.journal.leg)
+        return found
+
+    patch.setattr(IntentMemory, "adopt", adopted)
+
+
+def recalled_result_belongs_to_any_answers(patch: Patch) -> None:
+    """Give the result of an intent to requests that have answered otherwise."""
+    recall = cast("Any", IntentClaim)._recall
+
+    def trusting(claim: IntentClaim, answer: Any, result: str, journal: Any, responses: Any) -> Any:
+        return recall(claim, answer, result, journal, {})
+
+    patch.setattr(IntentClaim, "_recall", trusting)
+
+
+def decline_is_forgotten(patch: Patch) -> None:
+    """Release the claim of a declined call, and keep no decline."""
+
+    async def decline(claim: IntentClaim, reason: str) -> None:
+        await claim.release()
+
+    patch.setattr(IntentClaim, "decline", decline)
+
+
+def decline_never_lapses(patch: Patch) -> None:
+    """Keep a decline for as long as a result."""
+    settle = cast("Any", IntentClaim)._settle
+
+    async def kept(claim: Any, text: str | None, **options: Any) -> None:
+        await settle(claim, text, **({"declined_for": 1e6} if options else {}))
+
+    patch.setattr(IntentClaim, "_settle", kept)
+
+
+def any_result_is_void(patch: Patch) -> None:
+    """Drop the result of an intent without looking at its epoch."""
+    ledgers = cast("Any", SimulatedLedger)
+    claim = EntryLedger.claim
+
+    async def voiding(ledger: EntryLedger, key: str, *given: Any, **options: Any) -> Any:
+        def drop(entry: LedgerEntry, now: float) -> None:
+            entry.apply(EntryEvent.VOID)
+
+        if options.get("is_bound"):
+            await ledgers._change(ledger, key, drop)
+        return await claim(ledger, key, *given, **options)
+
+    patch.setattr(SimulatedLedger, "claim", voiding)
+
+
+def token_wins_over_a_newer_journal(patch: Patch) -> None:
+    """Continue from the token's journal, although the ledger has a newer one."""
+    adopt = IntentMemory.adopt
+
+    def adopted(memory: IntentMemory, text: str | None, token: Any, responses: Any, **options: Any) -> Adopted:
+        return adopt(memory, text if token is None else None, token, responses, **options)
+
+    patch.setattr(IntentMemory, "adopt", adopted)
+
+
+def stale_journal_overwrites_a_newer_one(patch: Patch) -> None:
+    """Save the journal of a leg that repeated earlier rounds as if it were the whole one."""
+    adopt = IntentMemory.adopt
+
+    def adopted(memory: Any, *given: Any, **options: Any) -> Adopted:
+        found = adopt(memory, *given, **options)
+        memory._hidden = None
+        return found
+
+    patch.setattr(IntentMemory, "adopt", adopted)
+
+
+def start_of_an_intents_body_is_not_told(patch: Patch) -> None:
+    """Forget to record in the ledger that the body of an intent begins."""
+
+    async def start_body(claim: IntentClaim) -> None:
+        pass
+
+    patch.setattr(IntentClaim, "start_body", start_body)
+
+
+def answers_count_for_questions_of_other_tokens(patch: Patch) -> None:
+    """Read an answer although its token has not asked the question."""
+    adopt = IntentMemory.adopt
+
+    def adopted(memory: Any, text: str | None, token: Any, responses: Any, **options: Any) -> Adopted:
+        newest, _ = memory._read(text, is_over=False)
+        if token is not None and newest is not None:
+            token = replace(token, asked={**newest.asked, **token.asked})
+        return adopt(memory, text, token, responses, **options)
+
+    patch.setattr(IntentMemory, "adopt", adopted)
+
+
+def rotated_pins_make_other_answers(patch: Patch) -> None:
+    """Compare the answers of an intent by pins of one key."""
+
+    def was_given(memory: IntentMemory, key: str, response: Any, asked: Any) -> bool:
+        return cast("Any", intent_memory)._digest_of(key, response, asked) in memory.given
+
+    patch.setattr(IntentMemory, "was_given", was_given)
+
+
 FAULTS: Final[tuple[Callable[[Patch], None], ...]] = (
     stale_worker_writes,
     body_of_a_dead_worker_runs_again,
@@ -255,6 +410,20 @@ FAULTS: Final[tuple[Callable[[Patch], None], ...]] = (
     tasks_lie_readable,
     one_failure_ends_all_renewals,
     only_the_newest_key_opens,
+    all_callers_share_intents,
+    all_tools_share_intents,
+    intents_ignore_other_arguments,
+    claim_is_released_without_its_journal,
+    steps_belong_to_one_leg,
+    recalled_result_belongs_to_any_answers,
+    decline_is_forgotten,
+    decline_never_lapses,
+    any_result_is_void,
+    token_wins_over_a_newer_journal,
+    stale_journal_overwrites_a_newer_one,
+    start_of_an_intents_body_is_not_told,
+    answers_count_for_questions_of_other_tokens,
+    rotated_pins_make_other_answers,
 )
 """Each of them must be found."""
 

@@ -20,12 +20,14 @@ from tests.kit.asgi_scopes import scope_of
 from tests.kit.wire import headers_of, meta_of
 from tests.simulation.loop import Process, SimulatedLoop
 from tests.simulation.shop import Diary, make_server
-from tests.simulation.store import EPOCH, SharedStore, SimulatedLedger
+from tests.simulation.store import EPOCH, WHOSE, SharedStore, SimulatedLedger
 
-__all__ = ["Instance", "Network", "Unanswered"]
+__all__ = ["DECLINED_SECONDS", "Instance", "Network", "Unanswered"]
 
 Json = dict[str, Any]
 
+DECLINED_SECONDS: Final = 120.0
+"""The time for which a decline of an intent holds."""
 _SIGNAL_SECONDS: Final = 60.0
 _ENDING_SECONDS: Final = 30.0
 _PATH: Final = "/mcp"
@@ -99,6 +101,7 @@ class Instance:
                 system=system,
                 tracer=self._tracer,
                 has_new_key=life >= self._life_with_new_key,
+                declined_for=DECLINED_SECONDS,
                 draw=lambda: self._chance.choice(
                     [0.05, 1.0, self._chance.uniform(0, 60), self._chance.uniform(60, 100)]
                 ),
@@ -201,8 +204,10 @@ class Network:
     def _delay(self) -> float:
         return self._chance.choice([0.001, 0.01, self._chance.uniform(0, 5)])
 
-    async def post(self, user: str, method: str, params: Json, *, tasks: bool, patience: float) -> Json:
-        """Send a request to an instance, and return the response.
+    async def post(
+        self, user: str, method: str, params: Json, *, tasks: bool, patience: float, whose: str = ""
+    ) -> Json:
+        """Send a request to an instance, and return the response. `whose` names its intent.
 
         Raises:
             Unanswered: No response came in time.
@@ -219,6 +224,7 @@ class Network:
 
         def deliver(instance: Instance, is_copy: bool) -> None:
             async def serve() -> None:
+                WHOSE.set(whose)
                 status, content = await instance.handle(headers, body)
                 if status != 503 and self._chance.random() >= self.lost:
                     loop.post(asker, self._delay(), answer, is_copy, json.loads(content))

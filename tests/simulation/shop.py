@@ -68,6 +68,7 @@ def make_server(
     tracer: Tracer,
     draw: Callable[[], float],
     has_new_key: bool,
+    declined_for: float,
 ) -> Server[Any]:
     """Return the server of an instance.
 
@@ -80,6 +81,7 @@ def make_server(
         tracer: Its observer.
         draw: Returns the seconds that the next piece of work takes.
         has_new_key: True if it signs and seals with the new key, and not with the old one; it accepts both.
+        declined_for: The seconds for which a decline holds, of tools with `once_per=`.
     """
     server = Server[Any](
         "shop",
@@ -103,6 +105,7 @@ def make_server(
         try:
             await anyio.sleep(draw())
         except anyio.get_cancelled_exc_class():
+            began(order, tool, "stopped")
             if system.monotonic() - start > _TIMEOUT_SECONDS - 1:
                 began(order, tool, "timeout")
             raise
@@ -169,6 +172,37 @@ def make_server(
         receipt = await ctx.step("receipt", work, order, "collect", "receipt")
         return f"{order} {paid} {receipt}"
 
+    async def charge(order: str, amount: int) -> str:
+        """Charge, once per order, without a question."""
+        receipt = await work(f"{order}/{amount}", "charge", "body")
+        return confirmed(order, amount, receipt)
+
+    async def price_of(order: str, amount: int) -> str:
+        return await work(f"{order}/{amount}", "refund", "price")
+
+    async def fee_of(order: str, amount: int, price: Annotated[str, Resolve(price_of, remember=True)]) -> str:
+        return await work(f"{order}/{amount}", "refund", "fee")
+
+    async def refund(
+        order: str,
+        amount: int,
+        price: Annotated[str, Resolve(price_of, remember=True)],
+        fee: Annotated[str, Resolve(fee_of, remember=True)],
+        seats: Annotated[int, Resolve(how_many)],
+    ) -> str:
+        """Refund, once per order, if the user confirms, behind two resolvers that remember their values."""
+        receipt = await work(f"{order}/{amount}", "refund", "body")
+        return confirmed(order, seats, str(amount), price, fee, receipt)
+
+    async def reserve(order: str, amount: int, seats: Annotated[int, Resolve(how_many)], ctx: Context) -> str:
+        """Reserve, once per order, behind two steps and a question of the body."""
+        whole = f"{order}/{amount}"
+        label = await ctx.step("label", work, whole, "reserve", "label")
+        stamp = await ctx.step("stamp", work, whole, "reserve", "stamp")
+        row = await ctx.ask("row", f"{order}: which row, with {label} and {stamp}?", str)
+        receipt = await work(whole, "reserve", "body")
+        return confirmed(order, seats, str(amount), row, label, stamp, receipt)
+
     if "book" in tools:
         server.add_tool(book)
     if "pay" in tools:
@@ -181,4 +215,13 @@ def make_server(
         server.add_tool(transfer, task="required", exactly_once=True, timeout=_TIMEOUT_SECONDS)
     if "collect" in tools:
         server.add_tool(collect, task="required")
+    once: Any = {"once_per": "{order}", "timeout": _TIMEOUT_SECONDS, "declined_for": declined_for}
+    if "charge" in tools:
+        server.add_tool(charge, **once)
+    if "refund" in tools:
+        server.add_tool(refund, **once, confirm="Refund {amount} for {order}?")
+    if "reserve" in tools:
+        server.add_tool(reserve, **once)
+    if "restock" in tools:
+        server.add_tool(reserve, name="restock", on_unknown="rerun", **once)
     return server

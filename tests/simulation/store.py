@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from roundtrip.ledger import MemoryLedger
@@ -17,7 +19,7 @@ from roundtrip.ledger.waiting import Waiting
 from roundtrip.system import System
 from tests.simulation.loop import Process, SimulatedLoop, at_once
 
-__all__ = ["EPOCH", "SharedStore", "SimulatedLedger", "StoreFaults"]
+__all__ = ["EPOCH", "WHOSE", "SharedStore", "SimulatedLedger", "StoreFaults"]
 
 T = TypeVar("T")
 
@@ -30,6 +32,8 @@ _SLOW_SECONDS = 1.0
 """Time from which on a message counts as late."""
 EPOCH = 1_800_000_000.0
 """The time of day at which simulations begin."""
+WHOSE: ContextVar[str] = ContextVar("whose", default="")
+"""The name of the intent whose request is being served."""
 
 
 class StoreFaults:
@@ -103,6 +107,10 @@ class SharedStore:
         """The processes with the leases of calls and tasks, and their epochs."""
         self.troubled: set[str] = set()
         """The calls that had trouble: with the process that had their lease, or with the store."""
+        self.keys: dict[str, set[str]] = defaultdict(set[str])
+        """The keys that requests with an intent have used."""
+        self.log: dict[str, list[str]] = defaultdict(list[str])
+        """What happened for each intent: runs of bodies and steps, and `noted` for each step that the store has."""
 
     def join(self, process: Process, announced: Callable[[str], None]) -> None:
         """Announce changes to an instance from now on."""
@@ -139,6 +147,7 @@ class SharedStore:
             LedgerDown: The request or the response was lost.
         """
         loop, asker = self.loop, self.loop.process
+        self.keys[WHOSE.get()].add(call_id)
         answered: asyncio.Future[T] = loop.create_future()
 
         def strikes() -> bool:
@@ -200,9 +209,13 @@ class SimulatedLedger(EntryLedger):
         pass
 
     async def _change(self, key: str, work: Callable[[LedgerEntry, float], T], *, with_notes: bool = False) -> T:
+        whose = WHOSE.get()
+
         async def change() -> T:
             before = self._store.memory.state_of(key)
             result = await self._store.memory.change(key, work)
+            if work.__name__ == "note" and result:
+                self._store.log[whose].append("noted")
             entry = self._store.memory.entry_of(key) or LedgerEntry()
             self._store.kept(entry)
             self._store.note_holder(key, entry, self._process)

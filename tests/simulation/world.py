@@ -8,12 +8,14 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
+from tests.simulation.agents import INTENTS, Agent, Wish
 from tests.simulation.clients import TOOLS, Client
 from tests.simulation.fleet import Instance, Json, Network
 from tests.simulation.judging import Judge
 from tests.simulation.loop import Process, SimulatedLoop, WorldStandsStill
-from tests.simulation.shop import Diary
-from tests.simulation.store import SharedStore, StoreFaults
+from tests.simulation.shop import Diary, Order
+from tests.simulation.store import WHOSE, SharedStore, StoreFaults
+from tests.simulation.wishes import judge_wish
 
 __all__ = ["History", "simulate"]
 
@@ -74,12 +76,17 @@ class _World:
         self._loop = loop
         self._history = history
         self._chance = random.Random(f"{seed}/world")
-        diary = Diary(lambda order, run: history.runs.append(f"{loop.time():8.2f} {run.instance} {order}: {run.what}"))
+
+        def watch(order: str, run: Order) -> None:
+            history.runs.append(f"{loop.time():8.2f} {run.instance} {order}: {run.what}")
+            self.store.log[WHOSE.get()].append(run.what)
+
+        diary = self._diary = Diary(watch)
         self.judge = Judge(diary)
         self._faults = StoreFaults(random.Random(f"{seed}/store"))
         self.store = SharedStore(loop, self._faults, self.judge.wrote, self.judge.kept)
         self.judge.troubled = self.store.troubled
-        tools = self._chance.sample(TOOLS, self._chance.choice([1, 1, 2, 3]))
+        tools = self._chance.sample((*TOOLS, *INTENTS), self._chance.choice([1, 1, 2, 3]))
         keys = random.Random(f"{seed}/keys")
         # Keys rotate in some histories. Then one instance has the new key, and others from their next process on.
         is_rotated = keys.random() < 0.3
@@ -98,17 +105,34 @@ class _World:
         ]
         self._network = Network(loop, self._instances, random.Random(f"{seed}/network"))
         seen: list[tuple[str, str, Json]] = []
-        self._clients = [
-            Client(
-                f"order{number}",
-                self._chance.choice(tools),
-                self._network,
-                seen,
-                random.Random(f"{seed}/client/{number}"),
-            )
-            for number in range(calls)
-        ]
+        self._wishes: list[Wish] = []
+        self._clients: list[Client | Agent] = []
+        wishing = random.Random(f"{seed}/wishes")
+        for number in range(calls):
+            tool, chance = self._chance.choice(tools), random.Random(f"{seed}/client/{number}")
+            if tool in INTENTS:
+                self._clients.append(Agent(self._wish(number, tool, wishing), self._network, seen, chance))
+            else:
+                self._clients.append(Client(f"order{number}", tool, self._network, seen, chance))
         self._done: set[str] = set()
+
+    def _wish(self, number: int, tool: str, chance: random.Random) -> Wish:
+        """Return what an agent wants, perhaps the same as another one, or nearly the same."""
+        alike = [wish for wish in self._wishes if wish.tool == tool]
+        if alike and chance.random() < 0.7:
+            return chance.choice(alike)
+        order, user = f"order{number}", f"user {number}"
+        if self._wishes and chance.random() < 0.6:
+            near = chance.choice(self._wishes)
+            order = near.order
+            if near.tool != tool and chance.random() < 0.5:
+                user = near.user
+        for wish in self._wishes:
+            if (wish.user, wish.order, wish.tool) == (user, order, tool):
+                return wish
+        wish = Wish(user, order, tool, 100 * (number + 1) + chance.randrange(90))
+        self._wishes.append(wish)
+        return wish
 
     @property
     def processes(self) -> list[Process]:
@@ -118,7 +142,7 @@ class _World:
     @property
     def unfinished(self) -> list[str]:
         """Return the calls that have not ended."""
-        return [f"{client.tool} of {client.order}" for client in self._clients if client.order not in self._done]
+        return [client.name for client in self._clients if client.name not in self._done]
 
     def _note(self, what: str) -> None:
         self._history.events.append(f"{self._loop.time():8.2f} {what}")
@@ -137,12 +161,17 @@ class _World:
                 group.create_task(self._play(client))
         await chaos
         for client in self._clients:
-            self.judge.judge(client)
+            if isinstance(client, Client):
+                self.judge.judge(client)
+        for wish in self._wishes:
+            keys, store = self.store.keys[wish.name], self.store
+            is_troubled = not keys.isdisjoint(store.troubled)
+            self.judge.broken += judge_wish(wish, self._diary, store.log[wish.name], is_troubled=is_troubled)
 
-    async def _play(self, client: Client) -> None:
+    async def _play(self, client: Client | Agent) -> None:
         await client.run()
-        self._done.add(client.order)
-        self._note(f"{client.tool} of {client.order} ended")
+        self._done.add(client.name)
+        self._note(f"{client.name} ended")
 
     async def _chaos(self) -> None:
         """Kill, pause and cut off, until the time for that is over."""
@@ -150,6 +179,8 @@ class _World:
         pace = chance.choice([5.0, 20.0, 60.0, math.inf])
         if pace == math.inf:
             self._faults.stop()
+            await asyncio.sleep(_CHAOS_SECONDS)
+            self._network.stop()
             return
         while loop.time() < _CHAOS_SECONDS:
             await asyncio.sleep(chance.expovariate(1 / pace))

@@ -3,7 +3,20 @@
 import pytest
 
 from tests.exhaustive.explorer import Bounds
-from tests.exhaustive.scenes import CANCELLED, IN_STEPS, LARGE, LOSSY, ONCE, TWICE, Make, PayingOnce, explored
+from tests.exhaustive.scenes import (
+    CANCELLED,
+    DISAGREEING,
+    IN_STEPS,
+    LARGE,
+    LOSSY,
+    ONCE,
+    SMALL,
+    TWICE,
+    Make,
+    PayingOnce,
+    SharingAnIntent,
+    explored,
+)
 from tests.kit.forks import run_in_process
 
 
@@ -13,6 +26,9 @@ from tests.kit.forks import run_in_process
         (PayingOnce, LARGE),
         (PayingOnce, TWICE),
         (PayingOnce, LOSSY),
+        (SharingAnIntent, SMALL),
+        (SharingAnIntent, Bounds(workers=3, deaths=0, lapses=0)),
+        (DISAGREEING, SMALL),
         (ONCE, LARGE),
         (IN_STEPS, LARGE),
         (CANCELLED, LARGE),
