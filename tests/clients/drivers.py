@@ -29,6 +29,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitRequestURLParams, ElicitResult, TextContent
 
+from roundtrip.once.intents import RECALLED_META
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing import Era
 from tests.conformance.suite import NODE_MODULES
@@ -83,6 +84,8 @@ class Outcome:
     """The structured content."""
     results: Sequence[str] = ()
     """The texts of earlier results, which told the model to let the user open a link, and to call `continue_call`."""
+    recalled: str | None = None
+    """Since when the result is there, if an earlier call has ended with it, and the client shows its `_meta`."""
 
 
 @dataclass(slots=True)
@@ -151,7 +154,8 @@ def _outcome_of(result: CallToolResult, asked: Sequence[str]) -> Outcome:
     text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
     if result.is_error:
         return Outcome(asked=tuple(asked), error=text)
-    return Outcome(text, tuple(asked), data=result.structured_content)
+    recalled = (result.meta or {}).get(RECALLED_META)
+    return Outcome(text, tuple(asked), data=result.structured_content, recalled=recalled)
 
 
 async def _open(target: Target, link: str) -> None:

@@ -51,6 +51,16 @@ def make_server_with_pages(wait: float = 20.0) -> Server[Any]:
     async def refund(amount: int) -> str:
         return f"{amount} refunded"
 
+    @server.tool(once_per="{number}")
+    async def survey_once(ctx: Context, number: int) -> str:
+        return await _survey(ctx, number)
+
+    @server.tool(once_per="{order}")
+    async def refund_order(ctx: Context, order: int) -> str:
+        amount = await ctx.ask("amount", "How much?", int)
+        await ctx.ask("approval", Approve(f"Refund {amount}?", by="desk"))
+        return f"{amount} refunded for {order}"
+
     return server
 
 
@@ -93,5 +103,9 @@ def _add_tools(server: Server[Any]) -> None:
 
     @server.tool
     async def survey(ctx: Context, number: int = 11) -> str:
-        answers = [await ctx.ask(f"q{place}", f"Question {place}?", int) for place in range(1, number + 1)]
-        return f"{sum(answers)} in {number} answers"
+        return await _survey(ctx, number)
+
+
+async def _survey(ctx: Context, number: int) -> str:
+    answers = [await ctx.ask(f"q{place}", f"Question {place}?", int) for place in range(1, number + 1)]
+    return f"{sum(answers)} in {number} answers"

@@ -6,19 +6,21 @@ asked; otherwise the results are compared with the page.
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 import anyio
 import pytest
 
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
-from roundtrip.testing import Approver, served
+from roundtrip.testing import Approver, Era, served
 from tests.clients import tables
 from tests.clients.desktop import Desktop, Fill, desktop
-from tests.clients.drivers import Driver, Outcome, Target, ToolCall, of_clients, of_clients_by
+from tests.clients.drivers import Driver, Outcome, Target, ToolCall, driver_of, of_clients, of_clients_by
 from tests.clients.programs.python_clients import ANOTHER_PAGE
 from tests.clients.shop import BASE, BOSS, USER, make_server_with_pages
 from tests.clients.tables import CALLS, DONE, KINDS, MISSING, ClientTable, survey
+from tests.kit.players import Person, connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -26,6 +28,7 @@ of_newer_clients = of_clients_by(
     lambda driver: driver.revision == FIRST_OF_RETRY_ERA and "Inspector" not in driver.name and not driver.starts_slowly
 )
 
+LANGGRAPH: Final = driver_of("LangChain 1.5 with LangGraph", FIRST_OF_RETRY_ERA)
 NO_ANSWER: Final = dict[str, str]()
 REFUND: Final = ToolCall("refund", {"amount": 5}, [NO_ANSWER] * 20)
 COLUMNS: Final = ["form", "confirmation", "page", "two questions", "review", "approval", "eleven questions"]
@@ -124,6 +127,42 @@ async def test_client_completes_twenty_and_fifty_questions(driver: Driver) -> No
     # On older revisions a form of a slow client is a process of half a second.
     numbers = (20,) if driver.is_slow and driver.revision < FIRST_OF_RETRY_ERA else (20, 50)
     assert all(await cells_of(driver, [survey(number) for number in numbers]))
+
+
+async def test_client_that_begins_again_is_asked_by_form_once_per_intent() -> None:
+    await LANGGRAPH.prepare()
+    asking = replace(survey(20), tool="survey_once")
+    async with shop(wait=1.0) as (target, _):
+        outcome, again = await LANGGRAPH.run(target, [asking, replace(asking, answers=[])])
+    assert (outcome.text, outcome.error) == (done(survey(20)), None)
+    assert list(outcome.asked) == asked_by(survey(20))
+    assert (again.text, list(again.asked)) == (outcome.text, [])
+
+
+async def test_client_that_begins_again_after_a_page_has_the_result_when_it_calls_again() -> None:
+    await LANGGRAPH.prepare()
+    refund = ToolCall("refund_order", {"order": 7}, [{"value": 5}, *[NO_ANSWER] * 20])
+    async with shop(wait=1.0) as (target, _):
+        first, again = await LANGGRAPH.run(target, [refund, refund])
+    # Unless the approval was there in time, the client gives its first answer to a call that waits for a page.
+    assert first.error is None or "needs an answer for every elicitation request" in first.error
+    assert (again.text, again.error) == ("5 refunded for 7", None)
+    assert [*first.asked, *again.asked].count("How much?") == 1
+
+
+async def test_rounds_of_another_client_do_not_count() -> None:
+    survey_of_eight = ("survey_once", {"number": 8})
+    first, second = (Person(answer=lambda params: {"value": int(params.message[-2])}) for _ in range(2))
+    async with shop(wait=1.0) as (target, _):
+        async with connect(target.url or "", Era.RETRY, first, input_required_max_rounds=5) as client:
+            with pytest.raises(Exception, match="more than 5 rounds"):
+                await client.call_tool(*survey_of_eight)
+        # The eighth round of the call is the third one of this client. It would be asked at a page from its seventh on.
+        async with connect(target.url or "", Era.RETRY, second) as client:
+            result = await client.call_tool(*survey_of_eight)
+    assert text_of(result) == "36 in 8 answers"
+    assert first.messages[:5] == asked_by(survey(5))
+    assert second.messages[-3:] == ["Question 6?", "Question 7?", "Question 8?"]
 
 
 def test_table_has_a_row_for_each_client_and_no_other(table: ClientTable) -> None:

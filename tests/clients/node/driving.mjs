@@ -34,9 +34,10 @@ export async function drive(connect) {
         const result = await client.call(tool, args);
         const said = result.content.map((block) => block.text).join("\n");
         const data = result.structuredContent ?? null;
+        const recalled = result._meta?.["roundtrip/recalled"] ?? null;
         const handle = job.desktop && !result.isError && said.match(/handle='([^']+)'/);
         if (!handle || results.length > MAX_CONTINUATIONS) {
-          outcomes.push(result.isError ? { error: said, asked, results } : { text: said, asked, data, results });
+          outcomes.push(result.isError ? { error: said, asked, results } : { text: said, asked, data, results, recalled });
           break;
         }
         results.push(said);

@@ -21,6 +21,7 @@ Call = Callable[[str, dict[str, Any]], Awaitable[Any]]
 Answer = Callable[[Any], Awaitable[dict[str, Any]]]
 
 MAX_CONTINUATIONS = 5
+RECALLED_META = "roundtrip/recalled"
 ANOTHER_PAGE = "the call began again, and has another page"
 
 
@@ -213,7 +214,11 @@ def outcome_of(result: Any, asked: list[str]) -> dict[str, Any]:
         # The names of the SDK's version 2, and those of version 1.
         failed = result.is_error if hasattr(result, "is_error") else result.isError
         data = result.structured_content if hasattr(result, "structured_content") else result.structuredContent
-    return {"error": content, "asked": asked} if failed else {"text": content, "asked": asked, "data": data}
+    if failed:
+        return {"error": content, "asked": asked}
+    # Pydantic AI and LangChain leave a result's `_meta` out.
+    recalled = (getattr(result, "meta", None) or {}).get(RECALLED_META)
+    return {"text": content, "asked": asked, "data": data, "recalled": recalled}
 
 
 async def to_the_end(call: Call, each: dict[str, Any], questions: Questions, *, follows: bool) -> dict[str, Any]:
