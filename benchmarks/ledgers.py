@@ -60,7 +60,7 @@ def _app(workload: Workload, *, ledger: Ledger | None) -> ASGIApp:
 def _app_without_resolvers(*, ledger: Ledger) -> ASGIApp:
     server = Server("bench", keys=[KEY], ledger=ledger, trace=False)
 
-    @server.tool(name=TOOL, exactly_once=True)
+    @server.tool(name=TOOL, exactly_once=True, uncovered="round")
     async def work(name: str) -> str:
         """Return what the other tool returns, without asking."""
         return result_text(name, [str(True)])

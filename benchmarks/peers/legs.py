@@ -114,6 +114,16 @@ async def once_ours() -> str:
     return f"`exactly_once=True`: {text}"
 
 
+async def intent_ours() -> str:
+    counted = Counted()
+    server = counted.on(ours(ledger=MemoryLedger()), once_per=lambda: "work", scope="service")
+    for _ in range(2):
+        call = Legs()
+        if await call.leg(server) == "asked":
+            await call.leg(server, ADA)
+    return f"`once_per=`: the body runs {times(counted.runs)}"
+
+
 class Account(BaseModel):
     owner: str
 
@@ -470,6 +480,14 @@ ROWS: Final = (
         roundtrip=once_ours,
         sdk=lacks(MCPServer.tool, "exactly_once"),
         fastmcp=lacks(FastMCP.tool, "exactly_once"),
+    ),
+    Row(
+        name="intent",
+        feature="An option runs a repeated call's body once",
+        test="tests/interaction/intents/test_intents.py::test_second_call_gets_the_result_of_the_first",
+        roundtrip=intent_ours,
+        sdk=lacks(MCPServer.tool, "once_per"),
+        fastmcp=lacks(FastMCP.tool, "once_per"),
     ),
     Row(
         name="reorder",
