@@ -31,6 +31,7 @@ from roundtrip.channels.stored_replies import CONTINUE_TOOL, awaited_groups
 from roundtrip.channels.waiting_calls import EqualCalls, Showing, WaitingCalls
 from roundtrip.engine.leg import Leg, Suspended
 from roundtrip.engine.ports import Channels
+from roundtrip.errors import AnsweredOtherwise
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.lease import lease_seconds
 from roundtrip.legs.asking import AskingContext
@@ -50,7 +51,7 @@ from roundtrip.switches import PROBE_TOOL
 from roundtrip.tools.failures import store_down
 from roundtrip.tools.options import tool
 from roundtrip.tools.promises import OncePolicy
-from roundtrip.tools.replies import text_result
+from roundtrip.tools.replies import text_result, written
 
 if TYPE_CHECKING:
     from roundtrip.approvals.inbox import Inbox
@@ -300,6 +301,10 @@ class StoredCalls(LegExtension):
         if view is None or not view.content.is_continued:
             return None
         record.is_taken = True
+        if journal.chain and (journal.asked.keys() & sent.keys()) - view.content.client_questions.keys():
+            # Another request of the same intent has taken the call to a page, so this answer did not reach the call.
+            rejected = text_result(str(AnsweredOtherwise(f"tool {view.entry.tool!r}")), is_error=True)
+            return written(rejected, ctx.protocol_version)
         if not await self._service.is_visible(view, ctx):
             return replies.unknown_tool(view)
         if view.content.channel.is_local:

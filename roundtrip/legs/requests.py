@@ -77,8 +77,8 @@ class StoredLeg(Protocol):
     pinner: Pinner
     written: Journal | None
     """The journal with which the leg ends."""
-    is_declined: bool
-    """True once the user has declined, so that the end counts only for a while."""
+    end_mark: str | None
+    """Says how the call has ended, if its end may not count for later calls: "declined" or "failed"."""
     kept_for: float
     """Seconds for which the end must be kept."""
 

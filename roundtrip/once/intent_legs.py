@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from typing_extensions import override
 
 from roundtrip.engine.leg import Declined, HandedOver, JoinedCall, LegEnd, Suspended
 from roundtrip.engine.leg_run import accepts
-from roundtrip.errors import CallerMissing, CallUncovered, LedgerUnavailable, StillRunning
+from roundtrip.errors import CallerMissing, CallUncovered, LedgerUnavailable, RoundtripError, StillRunning
 from roundtrip.legs.extensions import LegPart
 from roundtrip.machine.facts import IntentFound
 from roundtrip.machine.journal import Chain, Computed, Journal, from_text
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from roundtrip.engine.leg import Leg
+    from roundtrip.engine.silent_body import Execute
     from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.requests import StoredLeg
     from roundtrip.tools.intents import IntentPolicy
@@ -216,6 +217,20 @@ class StoredPart(LegPart):
         self._stored = stored
         self._intent = intent
         self._service = service
+        self._has_failed = False
+
+    @override
+    def around(self, execute: Execute) -> Execute:
+        async def run(values: dict[str, Any], context: Any) -> Any:
+            try:
+                return await execute(values, context)
+            except RoundtripError:
+                raise  # a rejection, for example
+            except Exception:
+                self._has_failed = True
+                raise
+
+        return run
 
     @override
     async def open(self) -> None:
@@ -226,7 +241,8 @@ class StoredPart(LegPart):
 
     @override
     async def finish(self, end: LegEnd | None) -> None:
-        self._stored.kept_for, self._stored.is_declined = self._intent.keep, isinstance(end, Declined)
+        self._stored.kept_for = self._intent.keep
+        self._stored.end_mark = "declined" if isinstance(end, Declined) else "failed" if self._has_failed else None
 
 
 def owners_of(leg: OpenLeg, intent: IntentPolicy, service: str) -> list[str | None]:

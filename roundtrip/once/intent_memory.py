@@ -93,8 +93,9 @@ class IntentMemory:
         """
         newest, is_own = self._read(text, is_over=is_over)
         if newest is not None and not is_own:
-            # Callers who share an intent share its end and its steps. They must not read each other's answers.
-            newest = _with_values(token or self.renew(newest, True), newest)
+            # Callers who share an intent share its end, and the notes of steps with equal answers. They must not read
+            # each other's answers, or values that were computed from them.
+            newest = token
             self.is_former = token is not None and token.chain is Chain.NONE
         elif newest is None or (token is not None and token.authored is not None):
             newest, self.is_former = token, token is not None and token.chain is Chain.NONE
@@ -160,7 +161,7 @@ class IntentMemory:
         if is_open and not is_answered:
             return True
         repeats = is_open or key in self._again
-        if entry is not None and repeats and (entry.action, entry.data) == (action, data):
+        if entry is not None and repeats and (entry.action, entry.data or None) == (action, data):
             return False
         if entry is not None or action is not Action.ACCEPT:
             self._is_sincere = entry is None or action is not Action.ACCEPT or _shape(data) == _shape(entry.data)
@@ -183,14 +184,15 @@ class IntentMemory:
         answered = {*newest.entries, *(name.removeprefix(_STAND_IN) for name in newest.computed)}
         yield from (key for key in again if key in answered and key not in seen and _STAND_IN + key not in seen)
 
-    def was_given(self, key: str, response: InputResponse | None, asked: Asked) -> bool:
-        """Return True if an answer was used before."""
+    def was_given(self, key: str, response: InputResponse | None, asked: Asked, *, of_other_call: bool = False) -> bool:
+        """Return True if an answer was used before, perhaps in another call with the same intent."""
         digest = _digest_of(key, response, asked)
         if digest in self.given:
             return True
-        # Servers with different newest keys make different pins for the same wording. Only the marks can be compared.
+        # Other calls and other newest keys make different pins for the same wording. Only the marks can be compared.
         plain = digest.partition("/")[0]
-        return self.codec.pinner.rotates and any(each.partition("/")[0] == plain for each in self.given)
+        is_comparable = of_other_call or self.codec.pinner.rotates
+        return is_comparable and any(each.partition("/")[0] == plain for each in self.given)
 
     def without_repeats(self, text: str | None) -> str | None:
         """Return the memory for the next request, which then continues with the answers that were used.
@@ -234,18 +236,14 @@ class IntentMemory:
         return newest, self.caller is not None and stored["by"] == self.caller
 
 
-def _with_values(journal: Journal, other: Journal) -> Journal:
-    """Return a journal that also has the values of another one's steps."""
-    values = {name: value for name, value in other.computed.items() if not name.startswith(_STAND_IN)}
-    return replace(journal, computed={**values, **journal.computed})
-
-
 def _read(response: InputResponse | None) -> tuple[Action, Any]:
     """Return an answer's action and content, as an `Entry` stores them."""
     if response is None:
         return Action.CANCEL, None
     wire = response.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return ACTIONS.get(wire.get("action", ""), Action.ACCEPT), wire.get("content") if "action" in wire else wire
+    action = ACTIONS.get(wire.get("action", ""), Action.ACCEPT)
+    # Clients may leave out an empty content.
+    return action, (wire.get("content") if "action" in wire else wire) or None
 
 
 def _shape(data: Any) -> Any:
@@ -263,7 +261,7 @@ def _digest_of(key: str, response: InputResponse | None, asked: Asked) -> str:
 
 def _terms(entries: Mapping[str, Entry], responses: Responses) -> str:
     """Return the digest of all answers, in whichever leg they came."""
-    given: dict[str, Any] = {key: (entry.action, entry.data) for key, entry in entries.items()}
+    given: dict[str, Any] = {key: (entry.action, entry.data or None) for key, entry in entries.items()}
     given |= {key: _read(response) for key, response in responses.items()}
     text = json.dumps({key: [int(action), data] for key, (action, data) in given.items()}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -120,14 +120,19 @@ class IntentClaim(LedgerClaim):
         """Return the recorded end of the intent."""
         stored = json.loads(self._open(result, "result"))
         if "stored" in stored:
+            if journal is not None and journal.asked.keys() & responses.keys():
+                # The stored call asks in its own way, so this answer did not reach it.
+                raise AnsweredOtherwise(self.owner)
             return JoinedCall(stored["stored"], answer.epoch)
         if answer.status is ClaimStatus.DECLINED:
             self.recalled_from = stored["call"]
             return Declined(stored["declined"])
         asked: Mapping[str, Asked] = journal.asked if journal is not None else {}
         self.memory.given = stored["given"]
-        if not all(self.memory.was_given(key, responses[key], asked[key]) for key in asked.keys() & responses.keys()):
-            raise AnsweredOtherwise(self.owner)
+        is_other = journal is not None and journal.call_id != stored["call"]
+        for key in asked.keys() & responses.keys():
+            if not self.memory.was_given(key, responses[key], asked[key], of_other_call=is_other):
+                raise AnsweredOtherwise(self.owner)
         self.recalled_from = stored["call"]
         recalled = result_from(stored)
         return Finished(recalled.model_copy(update={"meta": {**(recalled.meta or {}), RECALLED_META: stored["at"]}}))
@@ -216,6 +221,7 @@ class IntentClaim(LedgerClaim):
     @override
     async def decline(self, reason: str) -> None:
         self.is_over = True
+        self.keep = max(self.keep, self.policy.declined_for)
         text = self._seal(json.dumps({"declined": reason, "call": self.call_id}), "result")
         await self._settle_or_defer(text, "save the user's decline", declined_for=self.policy.declined_for)
         for former in self._formers:
@@ -255,7 +261,9 @@ class IntentClaim(LedgerClaim):
         """
         if self._remember is not None and (text := self.memory.after(self._remember())) is not None:
             # The journal has the values of the steps, so their notes need no key any more.
-            self._release_notes = {**dict.fromkeys(self._note_names, ""), **self._note_of(text)}
+            # Other callers cannot read the journal, so they need the notes.
+            needless = self._note_names if self.policy.scope == "caller" else ()
+            self._release_notes = {**dict.fromkeys(needless, ""), **self._note_of(text)}
         self.is_over = self._is_released = True
         self.close()
         try:

@@ -22,7 +22,7 @@ from roundtrip.machine.journal import Computed
 from roundtrip.once import exactly_once
 from roundtrip.once.intent_legs import KEPT, Kept
 from roundtrip.once.intents import RECALLED_META, IntentClaim
-from roundtrip.stored.content import DECLINED, EXPIRED
+from roundtrip.stored.content import BODY_FAILED, DECLINED, EXPIRED
 from roundtrip.tasks.extension import declares_tasks
 from roundtrip.tools.failures import is_store_down, store_down, tool_failure
 from roundtrip.tools.promises import OncePolicy
@@ -121,8 +121,8 @@ class IntentDesk:
             return False
         if view.content.error == DECLINED:
             return self._service.book.clock() >= view.entry.updated + policy.intent.declined_for
-        has_failed = view.entry.state is StoredState.FAILED or bool((view.content.result or {}).get("isError"))
-        return has_failed and policy.intent.on_failure == "rerun"
+        # A rejection by an approver, and a body whose outcome is unknown, are no failures of the body.
+        return view.content.error == BODY_FAILED and policy.intent.on_failure == "rerun"
 
     async def _record(self, claim: IntentClaim, end: ServedEnd | dict[str, Any]) -> None:
         """Record what has become of a call that was to be stored."""

@@ -252,6 +252,7 @@ def _pop(kind: type[KeysT], values: dict[str, Any]) -> KeysT:
 
 
 DECLINED: Final = {"reason": "declined"}
+BODY_FAILED: Final = {"reason": "failed"}
 """The `error` of a completed call whose user declined. Its result tells the client."""
 EXPIRED: Final = {"code": INTERNAL_ERROR, "message": "This call has ended: an operator of the server expired it."}
 """The `error` of a call that an operator has expired."""

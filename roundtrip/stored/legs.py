@@ -75,8 +75,8 @@ class WorkerLeg:
     """The client's request that runs the leg; None if a worker runs the leg without a request."""
     written: Journal | None = field(default=None, init=False)
     """The journal at the end of the leg."""
-    is_declined: bool = field(default=False, init=False)
-    """True once the user has declined, so that the end counts only for a while."""
+    end_mark: str | None = field(default=None, init=False)
+    """Says how the call has ended, if its end may not count for later calls: "declined" or "failed"."""
     kept_for: float = field(default=0.0, init=False)
     """Seconds for which the end must be kept."""
     retry_seconds: float | None = field(default=None, init=False)

@@ -26,7 +26,7 @@ from roundtrip.ledger.tasks import CallEntry
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.stored.book import CallBook
-from roundtrip.stored.content import DECLINED, CallContent, CallFeature, ContentUnreadable, Tell
+from roundtrip.stored.content import CallContent, CallFeature, ContentUnreadable, Tell
 from roundtrip.stored.lease import END_SECONDS, CallLease
 from roundtrip.stored.legs import ToolMissing, WorkerLeg
 from roundtrip.stored.sweep import CallDelivery, Sweep, begin_work
@@ -341,8 +341,8 @@ class CallWorker:
 
         def end(content: CallContent, entry: CallEntry, now: float) -> None:
             content.result = result
-            if leg.is_declined:
-                content.error = DECLINED
+            if leg.end_mark is not None:
+                content.error = {"reason": leg.end_mark}
             if error is not None:
                 content.error = error.model_dump(by_alias=True, mode="json", exclude_none=True)
                 content.message = content.message or error.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import inspect
 import json
@@ -236,9 +237,11 @@ def _makes_default(value: Any) -> bool:
 
 def _plain_or_error(value: Any, name: str) -> Any:
     try:
-        return _plain(value)
+        plain = _plain(value)
+        json.dumps(plain)
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise ToolError(f"{name} has no JSON form that can identify this call") from error
+    return plain
 
 
 def _short(plain: Any, name: str) -> Any:
@@ -268,12 +271,13 @@ def _plain(value: Any, *, masks: bool = False) -> Any:
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, BaseModel):
-        value = {**vars(value), **(value.model_extra or {})}
+        fields = {**vars(value), **(value.model_extra or {})}
+        return {type(value).__name__: _pairs(fields, masks=masks)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+        return {type(value).__name__: _pairs(fields, masks=masks)}
     if isinstance(value, Mapping):
-        entries = cast("Mapping[Any, Any]", value).items()
-        return [
-            sorted([[_plain(key, masks=masks), _plain(each, masks=masks)] for key, each in entries], key=json.dumps)
-        ]
+        return {"map": _pairs(cast("Mapping[Any, Any]", value), masks=masks)}
     if isinstance(value, list | tuple):
         return [_plain(each, masks=masks) for each in cast("list[Any]", value)]
     if isinstance(value, set | frozenset):
@@ -281,3 +285,8 @@ def _plain(value: Any, *, masks: bool = False) -> Any:
         return {"set": sorted(members, key=json.dumps)}
     text = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings")
     return {type(value).__name__: text if isinstance(text, str | int | float) else _plain(text, masks=masks)}
+
+
+def _pairs(values: Mapping[Any, Any], *, masks: bool) -> list[Any]:
+    pairs = [[_plain(key, masks=masks), _plain(value, masks=masks)] for key, value in values.items()]
+    return sorted(pairs, key=json.dumps)

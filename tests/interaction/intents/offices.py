@@ -74,6 +74,18 @@ class Office:
                 raise ToolError("out of stock")
             return f"{order} no. {len(self.ran)}"
 
+        @server.tool(task=True, once_per="{order}", on_failure="rerun", timeout=0.1)
+        async def hang(order: str) -> str:
+            """Take too long."""
+            self.ran.append(order)
+            await anyio.sleep(60)
+            return order
+
+        @server.tool(once_per="{order}", on_failure="rerun", confirm=Approve("Refund {order}?", by="finance"))
+        async def retried_refund(order: str) -> str:
+            """Refund an order."""
+            return order
+
         @server.tool(once_per="{order}", confirm=Approve("Refund {order}?", by="finance"))
         async def refund(order: str) -> str:
             """Refund an order."""

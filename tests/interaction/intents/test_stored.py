@@ -195,3 +195,40 @@ async def test_end_of_a_stored_call_is_kept_as_long_as_its_intent() -> None:
         clock.advance(23 * 3600)
         assert text_of(await client.call_tool("pick", {"order": "a"})) == "a tea no. 1"
         assert office.ran == ["a"]
+
+
+async def test_decline_that_reaches_no_page_is_an_error_and_no_success() -> None:
+    office = Office()
+    async with opened(office) as url, client_of(url) as paged:
+        async with peer_of(url, declares=False, elicitation={"form": {}}) as one:
+            asked = await one.call("pick", order="a")
+            await paged.call_tool("pick", {"order": "a"})
+            declined = await one.ask(
+                "tools/call",
+                name="pick",
+                arguments={"order": "a"},
+                inputResponses={"word": {"action": "decline"}},
+                requestState=asked["requestState"],
+            )
+        assert declined["isError"]
+        assert "answered otherwise" in declined["content"][0]["text"]
+
+
+async def test_task_that_timed_out_does_not_run_again() -> None:
+    office = Office()
+    async with opened(office) as url, peer_of(url) as peer:
+        first = await peer.until((await peer.call("hang", order="a"))["taskId"])
+        assert first["status"] == "failed"
+        await peer.call("hang", order="a")
+        assert office.ran == ["a"]
+
+
+async def test_rejection_is_final_even_if_failures_run_again() -> None:
+    office = Office()
+    async with opened(office) as url, client_of(url) as client:
+        asked = await client.call_tool("retried_refund", {"order": "a"})
+        fay = Person(url, "fay")
+        await fay.decide("reject", "no", start="Refund")
+        assert (await resume(client, asked)).is_error
+        assert (await client.call_tool("retried_refund", {"order": "a"})).is_error
+        assert not await fay.inbox()
