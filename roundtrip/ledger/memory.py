@@ -117,8 +117,16 @@ class MemoryLedger(EntryLedger):
             now = self._clock()
             existing = self._find(key, now)
             entry = existing or LedgerEntry()
-            account, size, expires = entry.account, entry.size, entry.expires
+            account, size, expires, notes = entry.account, entry.size, entry.expires, entry.notes.copy()
             result = work(entry, now)
+            if existing is not None and entry.size > size and entry.notes != notes:
+                try:
+                    self._room.require(entry.account, entries=len(self._entries))
+                except LedgerDown:
+                    # Notes that do not fit are not kept. A result is kept in any case, because its body has run.
+                    entry.notes = notes
+                    self._room.resize(account, entry.size - size)
+                    raise
             if entry.state is EntryState.FREE and not entry.notes:
                 if existing is not None:
                     self._drop(key)
