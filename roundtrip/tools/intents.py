@@ -177,7 +177,12 @@ def _fields_of(template: str, signature: FunctionSignature, arguments: Mapping[s
     names: dict[str, None] = {}
     for _, field, format_spec, conversion in parts:
         name = arguments.get(field or "")
-        if name is None or format_spec or conversion:
+        if format_spec or conversion:
+            raise InvalidSignature(
+                f"{owner}: once_per={template!r} must name {field!r} without a format, as in once_per='{{{field}}}'; to "
+                "change a value, give once_per= a function of the arguments"
+            )
+        if name is None:
             known = ", ".join(arguments) or "none"
             raise InvalidSignature(
                 f"{owner}: once_per={template!r} must name only arguments of the tool (its arguments: {known}), got "

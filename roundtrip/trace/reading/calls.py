@@ -160,6 +160,11 @@ class Serving:
         return self.intent is not None and self.intent.how == "joined"
 
     @property
+    def is_of_intent(self) -> bool:
+        """Return True if the request may be another one than that of the leg's earlier attempt."""
+        return self.is_rivaled or (self.intent is not None and self.intent.how in ("joined", "recalled"))
+
+    @property
     def continues_live(self) -> bool:
         """Return True if the answers came over the open connection of the request that an earlier leg served."""
         is_first = self.intent is None or (self.intent.how != "continued" and self.intent.token_leg is None)
@@ -405,7 +410,7 @@ class TracedCall:
         first: dict[int, Serving] = {}
         found = [(serving, first.setdefault(serving.leg, serving)) for serving in self.servings]
         repeated = [(one, earlier) for one, earlier in found if one is not earlier and not earlier.is_handed]
-        return [(one, earlier) for one, earlier in repeated if not (one.takes_over or one.joins or one.is_rivaled)]
+        return [(one, earlier) for one, earlier in repeated if not (one.takes_over or one.is_of_intent)]
 
     @property
     def takeovers(self) -> list[tuple[Serving, Serving | None]]:

@@ -451,7 +451,7 @@ async def test_calls_that_began_without_intents_run_once(monkeypatch: pytest.Mon
     [
         ({"once_per": "order"}, "names no argument"),
         ({"once_per": "{sort}"}, "must name only arguments"),
-        ({"once_per": "{order!r}"}, "must name only arguments"),
+        ({"once_per": "{order!r}"}, "without a format"),
         ({"once_per": "{"}, "not a format string"),
         ({"once_per": 5}, "must be a template"),
         ({"once_per": "{order}", "exactly_once": True}, "leave out exactly_once="),
