@@ -179,8 +179,8 @@ def _fields_of(template: str, signature: FunctionSignature, arguments: Mapping[s
         name = arguments.get(field or "")
         if format_spec or conversion:
             raise InvalidSignature(
-                f"{owner}: once_per={template!r} must name {field!r} without a format, as in once_per='{{{field}}}'; to "
-                "change a value, give once_per= a function of the arguments"
+                f"{owner}: once_per={template!r} must name {field!r} without a format, as in once_per='{{{field}}}'; "
+                "to change a value, give once_per= a function of the arguments"
             )
         if name is None:
             known = ", ".join(arguments) or "none"

@@ -195,6 +195,17 @@ async def test_answer_that_came_second_is_explained(make: Any, path: Path, capsy
     assert "so its answers count only where no other answer had come first" in explained
 
 
+async def test_two_requests_with_equal_answers_are_no_replays(make: Any, path: Path) -> None:
+    one, two = LegByLeg(make, principal="ann"), LegByLeg(make, principal="ann")
+    for legs in (one, two):
+        await legs.leg("cancel", {"number": 7})
+    for legs in (one, two):
+        await legs.leg("cancel", {"number": 7}, answers={"confirm:cancel": ACCEPT}, state=legs.token)
+    calls = calls_of(path)
+    assert [call.replays for call in calls] == [[]]
+    assert not any("served again" in explained.text for call in calls for explained in explain(call))
+
+
 @pytest.mark.parametrize(
     ("arguments", "principal", "says"),
     [
