@@ -51,6 +51,8 @@ class SharingAnIntent(PayingOnce):
     def __init__(self, operations: Operations, *, differs: bool = False) -> None:
         super().__init__(operations)
         self._differs = differs
+        self._asked_in: set[str] = set()
+        """The calls in which clients were asked."""
 
     async def work(self, worker: Worker) -> str:
         loop = self.operations.loop
@@ -93,6 +95,7 @@ class SharingAnIntent(PayingOnce):
                     )
                     await claim.begin("", at_once=False, remember=lambda kept=token: kept)
                     await claim.leave()
+                    self._asked_in.add(token.call_id)
                     responses = {_QUESTION: ElicitResult(action="accept", content={"value": given})}
                     continue
                 await claim.begin("", at_once=False, remember=lambda kept=journal: kept)
@@ -121,7 +124,7 @@ class SharingAnIntent(PayingOnce):
 
     def store(self) -> tuple[Any, ...]:
         entry = self.memory.entry
-        return (*super().store(), () if entry is None else tuple(entry.notes.items()))
+        return (*super().store(), () if entry is None else tuple(entry.notes.items()), tuple(sorted(self._asked_in)))
 
     def holds(self, worker: Worker) -> Any:
         return super().holds(worker), worker.number if self._differs else 0
@@ -130,6 +133,8 @@ class SharingAnIntent(PayingOnce):
         broken = super().judge(workers, ended=ended)
         if len(calls := {_call_of(note) for note in self.journals}) > 1:
             broken.append(f"the journal of a call was replaced by another call's: {sorted(calls)}")
+        if len(self._asked_in) > 1 and not self.has_waited:
+            broken.append(f"two clients were asked in calls of their own: {sorted(self._asked_in)}")
         if any(worker.outcome == "answered otherwise" for worker in workers):
             broken.append("a client answered like the others, and its answer did not count")
         entry = self.memory.entry
