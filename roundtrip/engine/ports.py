@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from roundtrip.machine.journal import Chain
 
@@ -66,17 +66,13 @@ class Client(Protocol):
 class Channels:
     """Channels that carry one request's questions to a person or a model, in addition to the client's own forms."""
 
-    page: Literal["url", "local", "link", "page"] | None = None
-    """The channel for a question page; None if no page shows the questions.
-
-    "url": the client shows the page's address. "local": the page opens in a browser on this machine. "link": the tool's
-    result contains the page's address. "page": the user is already on the page.
-    """
+    page: str | None = None
+    """The name of the channel whose page shows the questions; None if no page shows them. It is written into traces."""
     model: bool = False
     """True if the model that called the tool may answer questions that anyone may answer."""
     is_live: bool = False
     """True if the client is asked for samples and roots over its connection."""
-    for_links: Literal["local", "link"] | None = None
+    for_links: str | None = None
     """The page channel for rounds that contain a link, if the client can show only forms."""
 
     @property
