@@ -1,0 +1,1 @@
+"""The channel `app`: questions inside the conversation, in hosts with MCP Apps."""
