@@ -72,7 +72,7 @@ class _ClientListing(names.Transform):
 
     It removes the output schema from tools that may ask questions. Clients validate results against that schema, and a
     message that the call is waiting would not match it. The results themselves stay unchanged. A mounted server hides
-    its own `continue_call`, because clients connect to the outer server, which stores the calls.
+    its own `continue_call` and its apps, because clients connect to the outer server, which stores the calls.
     """
 
     def __init__(self, tools: FastMcpTools, stored: StoredCalls) -> None:
@@ -86,10 +86,11 @@ class _ClientListing(names.Transform):
         listed: list[names.Tool] = []
         for tool in tools:
             function = await self._tools.asking_function(tool)
-            if function is not None and is_mounted and function is self._stored.continuing:
+            if function is not None and is_mounted and function in self._stored.own:
                 continue
-            if function is not None and tool.output_schema is not None and self._stored.may_replace_result(function):
-                tool = tool.model_copy(update={"output_schema": None})
+            if function is not None and self._stored.may_replace_result(function):
+                meta = self._stored.meta_of(function, tool.meta)
+                tool = tool.model_copy(update={"output_schema": None, "meta": meta})
             listed.append(tool)
         return listed
 

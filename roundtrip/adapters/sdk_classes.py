@@ -145,6 +145,7 @@ class AskingTool(SdkTool):
 
     _tool: RegisteredTool = PrivateAttr()
     _tools: _AskingTools = PrivateAttr()
+    _output_schema: dict[str, Any] | None = PrivateAttr()
 
     @classmethod
     def of(cls, tool: RegisteredTool, tools: _AskingTools) -> AskingTool:
@@ -152,7 +153,8 @@ class AskingTool(SdkTool):
 
         async def stand_in() -> None: ...
 
-        listing = tool.listing
+        relist = tools.tools.relist
+        listing = tool.listing if relist is None else relist(tool, tool.listing)
         made = cls(
             fn=stand_in,
             name=tool.name,
@@ -166,14 +168,13 @@ class AskingTool(SdkTool):
             icons=listing.icons,
             meta=listing.meta,
         )
-        made._tool, made._tools = tool, tools
+        made._tool, made._tools, made._output_schema = tool, tools, listing.output_schema
         return made
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
         """Return the schema of the results, or None if a client may get a result of another form."""
-        listing, relist = self._tool.listing, self._tools.tools.relist
-        return (listing if relist is None else relist(self._tool, listing)).output_schema
+        return self._output_schema
 
     async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
         """Serve one leg of a call. The result is always converted."""

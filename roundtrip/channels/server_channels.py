@@ -3,6 +3,7 @@
 - `form`: the client shows a form.
 - `local`: a page opens on the user's machine.
 - `url`: the client shows a page address.
+- `app`: the client shows the questions in an app inside the conversation.
 - `model`: the tool's result contains the question.
 - `link`: the tool's result contains a page address.
 
@@ -13,27 +14,43 @@ questions that anyone may answer. It comes before `link` because it needs no hum
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mcp.server.context import ServerRequestContext
-from mcp_types import ClientCapabilities, ElicitationCapability, FormElicitationCapability, UrlElicitationCapability
+from mcp_types import (
+    ClientCapabilities,
+    ElicitationCapability,
+    ElicitRequest,
+    FormElicitationCapability,
+    InputRequest,
+    InputResponse,
+    UrlElicitationCapability,
+)
+from pydantic import BaseModel
+from typing_extensions import override
 
 from roundtrip.engine.ports import Channels
 from roundtrip.legs.requests import RequestClient
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
+from roundtrip.untrusted import mapping_of
 
 if TYPE_CHECKING:
     from roundtrip.pages.settings import Pages
 
-ChannelName = Literal["form", "local", "url", "model", "link"]
+ChannelName = Literal["form", "local", "url", "app", "model", "link"]
 """Name of a channel."""
 
-CHANNELS: Final[tuple[ChannelName, ...]] = ("form", "local", "url", "model", "link")
-_PAGE_CHANNELS: Final[tuple[ChannelName, ...]] = ("local", "url", "link")
+CHANNELS: Final[tuple[ChannelName, ...]] = ("form", "local", "url", "app", "model", "link")
+_PAGE_CHANNELS: Final[tuple[ChannelName, ...]] = ("local", "url", "app", "link")
+_FOR_KNOWN_USERS: Final[tuple[ChannelName, ...]] = ("app", "link")
 LAST_ROUND: Final = CLIENTS_STOP_AFTER_ROUNDS - 1
 """The last round that a client answers automatically."""
+
+UI_EXTENSION: Final = "io.modelcontextprotocol/ui"
+"""The extension MCP Apps."""
+APP_MIME_TYPE: Final = "text/html;profile=mcp-app"
 
 PAGE_ELICITATION: Final = ElicitationCapability(form=FormElicitationCapability(), url=UrlElicitationCapability())
 """The elicitation capability of a page, which can show forms and links."""
@@ -48,6 +65,8 @@ class ServerChannels:
     """The first round that is shown on a page instead of in a form, if the client can show links."""
     is_for_users: bool = False
     """True if only the user who made a call can open its page."""
+    takes_any_for_app: bool = False
+    """True if clients get apps whatever they declare."""
 
     @classmethod
     def of(cls, given: Iterable[ChannelName] | None, pages: Pages | None, *, knows_users: bool) -> ServerChannels:
@@ -55,7 +74,7 @@ class ServerChannels:
 
         Args:
             given: The author's option. None means `form` and those page channels for which `pages` has the settings.
-                `local` needs `local=`, `url` needs `base_url=`, and `link` also needs `authenticate=`.
+                `local` needs `local=`, `url` needs `base_url=`, and `app` and `link` also need `authenticate=`.
             pages: The question page settings.
             knows_users: False if the server never knows its callers.
 
@@ -70,12 +89,13 @@ class ServerChannels:
             names = _check_names(given, pages, knows_users=knows_users)
         if pages is None:
             return cls(names, LAST_ROUND)
-        return cls(names, pages.from_round, is_for_users=pages.authenticate is not None)
+        for_users, for_any = pages.authenticate is not None, pages.app == "always"
+        return cls(names, pages.from_round, is_for_users=for_users, takes_any_for_app=for_any)
 
     @property
     def has_results(self) -> bool:
         """Return True if a tool's result may be replaced by a result with a handle, a link or a question."""
-        return not self.names.isdisjoint({"local", "model", "link"})
+        return not self.names.isdisjoint({"local", "app", "model", "link"})
 
     @property
     def continues(self) -> bool:
@@ -104,7 +124,7 @@ class ServerChannels:
         shows_links = self.shows_links(declared, knows_user=knows_user, is_live=is_live)
         goes_to_pages = shows_links or (is_local and _declares_links(declared))
         # A page interrupts its user, so use forms as long as the client answers them.
-        by_link: Literal["link"] | None = "link" if "link" in self.names and knows_user else None
+        by_link = self._in_result(declared) if knows_user else None
         if self.shows_forms(declared) and asked < (self.from_round if goes_to_pages else LAST_ROUND):
             for_links = None if _declares_links(declared) else "local" if is_local else by_link
             return Channels(is_live=is_live, for_links=for_links)
@@ -113,6 +133,12 @@ class ServerChannels:
         if shows_links:
             return Channels("url")
         return Channels(by_link, "model" in self.names, is_live)
+
+    def _in_result(self, declared: ClientCapabilities | None) -> ChannelName | None:
+        """Return the channel that puts a page into a tool's result."""
+        if "app" in self.names and (self.takes_any_for_app or shows_apps(declared)):
+            return "app"
+        return "link" if "link" in self.names else None
 
     def channels_of_task(self, declared: ClientCapabilities | None, *, knows_user: bool) -> Channels:
         """Return the channels for a task's questions, if its client cannot show them. They replace the tool's result
@@ -145,17 +171,33 @@ class ServerChannels:
         return elicitation.form is not None or elicitation.url is None
 
 
-class ChannelClient(RequestClient):
-    """Client with changed capabilities, because a page can ask its user, or the server does not use its forms."""
+AskInApp = Callable[[dict[str, Any]], dict[str, Any]]
+"""Function that adds an app's address to a question's parameters in wire form."""
 
-    __slots__ = ("_channels", "_server_channels")
+
+class ChannelClient(RequestClient):
+    """Client with changed capabilities, because a page can ask its user, or the server does not use its forms.
+
+    Args:
+        request: The client's request.
+        server_channels: The server's channels.
+        channels: The channels for this request's questions.
+        in_app: Lets an app render a form that the client is asked over its connection; None if the server has no apps.
+    """
+
+    __slots__ = ("_channels", "_in_app", "_server_channels")
 
     def __init__(
-        self, request: ServerRequestContext[Any, Any] | None, server_channels: ServerChannels, channels: Channels
+        self,
+        request: ServerRequestContext[Any, Any] | None,
+        server_channels: ServerChannels,
+        channels: Channels,
+        in_app: AskInApp | None = None,
     ) -> None:
         super().__init__(request)
         self._server_channels = server_channels
         self._channels = channels
+        self._in_app = in_app
         if channels.replaces_client:
             # The questions are returned in a result, whatever the client's protocol revision.
             self.protocol_version = FIRST_OF_RETRY_ERA
@@ -173,6 +215,31 @@ class ChannelClient(RequestClient):
             return declared
         url = elicitation.url
         return with_elicitation(declared, None if url is None else ElicitationCapability(url=url))
+
+    @override
+    async def send(self, request: InputRequest, result_type: type[BaseModel]) -> InputResponse:
+        if self._in_app is not None and isinstance(request, ElicitRequest) and renders_forms(super().capabilities):
+            asked = self._in_app(request.params.model_dump(mode="json", by_alias=True, exclude_none=True))
+            request = ElicitRequest.model_validate({"method": request.method, "params": asked}, by_name=False)
+        return await super().send(request, result_type)
+
+
+def shows_apps(declared: ClientCapabilities | None) -> bool:
+    """Return True if a client shows MCP Apps."""
+    types = _ui(declared).get("mimeTypes")
+    return isinstance(types, list) and APP_MIME_TYPE in types
+
+
+def renders_forms(declared: ClientCapabilities | None) -> bool:
+    """Return True if a client shows forms, and lets an app render them (SEP-3118)."""
+    elicitation = declared.elicitation if declared is not None else None
+    has_forms = elicitation is not None and elicitation.form is not None
+    return has_forms and shows_apps(declared) and isinstance(_ui(declared).get("elicitation"), Mapping)
+
+
+def _ui(declared: ClientCapabilities | None) -> Mapping[str, Any]:
+    found: Any = (declared.extensions or {}).get(UI_EXTENSION) if declared is not None else None
+    return mapping_of(found)
 
 
 def with_elicitation(
@@ -212,9 +279,11 @@ def _lack_of(name: ChannelName, pages: Pages | None, *, knows_users: bool) -> tu
         return None if pages.local else ("without local pages", "add Pages(local=True)")
     if pages.base_url is None:
         return "without a browser address", "add Pages(base_url=...)"
-    if name == "link" and pages.authenticate is None:
+    if name in _FOR_KNOWN_USERS and pages.authenticate is None:
         why = "a model reads the link, so the page must open only for the call's user"
         return "without Pages(authenticate=...)", why
-    if name == "link" and not knows_users:
-        return "with principal=False", "only the call's user can open a link, so the server must know the user"
+    if name in _FOR_KNOWN_USERS and not knows_users:
+        return "with principal=False", f"{name!r} is only for the call's user, so the server must know the user"
+    if name == "app" and not pages.app:
+        return "with Pages(app=False)", "remove one of the two"
     return None

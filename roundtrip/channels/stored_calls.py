@@ -26,7 +26,7 @@ from typing_extensions import override
 from roundtrip.approvals import rules
 from roundtrip.channels import server_channels, waiting_calls
 from roundtrip.channels import stored_replies as replies
-from roundtrip.channels.server_channels import ChannelClient, ChannelName, ServerChannels
+from roundtrip.channels.server_channels import AskInApp, ChannelClient, ChannelName, ServerChannels
 from roundtrip.channels.stored_replies import CONTINUE_TOOL, awaited_groups
 from roundtrip.channels.waiting_calls import EqualCalls, Showing, WaitingCalls
 from roundtrip.engine.leg import Leg, Suspended
@@ -56,6 +56,7 @@ from roundtrip.tools.replies import text_result, written
 if TYPE_CHECKING:
     from roundtrip.approvals.inbox import Inbox
     from roundtrip.channels import stored_pages
+    from roundtrip.channels.apps import app_calls, app_messages
     from roundtrip.channels.local import local_pages
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.runner import LegRunner, ServedEnd
@@ -63,7 +64,13 @@ if TYPE_CHECKING:
     from roundtrip.stored.storage import Storage
     from roundtrip.tools.registered import RegisteredTool
 else:
-    load_on_use(globals(), "roundtrip.channels.local.local_pages", "roundtrip.channels.stored_pages")
+    load_on_use(
+        globals(),
+        "roundtrip.channels.apps.app_calls",
+        "roundtrip.channels.apps.app_messages",
+        "roundtrip.channels.local.local_pages",
+        "roundtrip.channels.stored_pages",
+    )
 
 _SECRET_BYTES: Final = 16
 _HOLDER: Final = "its request"
@@ -98,13 +105,15 @@ _USER_UNKNOWN: Final = (
 class _ChannelPart(LegPart):
     """Leg part that adapts the client's capabilities to the channels."""
 
-    def __init__(self, served: OpenLeg, channels: ServerChannels) -> None:
+    def __init__(self, served: OpenLeg, channels: ServerChannels, in_app: AskInApp | None) -> None:
         self._served = served
         self._channels = channels
+        self._in_app = in_app
 
     @override
     def complete(self, leg: Leg) -> None:
-        leg.client = ChannelClient(self._served.request, self._channels, self._served.channels or Channels())
+        channels = self._served.channels or Channels()
+        leg.client = ChannelClient(self._served.request, self._channels, channels, in_app=self._in_app)
 
 
 class StoredCalls(LegExtension):
@@ -131,12 +140,16 @@ class StoredCalls(LegExtension):
         service.book.reply = self._in_result
         self.continuing: AskingFunction | None = None
         """The function of the tool `continue_call`, which continues calls."""
+        self.own: frozenset[AskingFunction] = frozenset()
+        """The functions of all tools that the channels add."""
         self.inbox: Inbox | None = None
         """The approval inbox, if the server has one."""
         self.site: stored_pages.StoredPages | None = None
         self._local: local_pages.LocalPages | None = None
         if pages is not None and pages.base_url is not None:
             self.site = stored_pages.StoredPages(pages, pages.base_url, name=name, book=service.book)
+        self._apps: app_calls.Apps | None = None
+        self._in_app: AskInApp | None = app_messages.ask_in_app if pages is not None and pages.app else None
         if pages is not None and "local" in channels.names:
             self._local = local_pages.LocalPages(pages, name=name, book=service.book, system=legs.parts.system)
             service.stops_first.append(self._local.stop)
@@ -164,6 +177,12 @@ class StoredCalls(LegExtension):
         service.prepare = stored.prepare_task
         if stored.site is not None:
             stored.site.serve_on(server)
+        if pages is not None and pages.app:
+            messages = app_messages.AppMessages(
+                lists_tools="app" in channels.names, lists_always=channels.takes_any_for_app
+            )
+            # Outside all other middlewares but the SDK's own, so that it sees the results as the client does.
+            host.low_level.middleware.insert(1, messages)
         if not channels.continues:
             return stored
 
@@ -188,6 +207,10 @@ class StoredCalls(LegExtension):
         # Not traced, because its arguments and results contain handles and page addresses.
         stored.continuing = host.find(CONTINUE_TOOL, None)
         host.desk.untraced.add(stored.continuing)
+        if pages is not None and "app" in channels.names:
+            link_of = stored.site.url_of if stored.site is not None and stored.gives_links else None
+            stored._apps = app_calls.install(pages, host, service, link_of)
+        stored.own = frozenset(host.desk.untraced)
         return stored
 
     @property
@@ -204,13 +227,19 @@ class StoredCalls(LegExtension):
     def join(self, leg: OpenLeg) -> LegPart | None:
         # A leg that serves no client request cannot ask a client.
         is_asked_for = leg.stored is None and leg.record is not None
-        return _ChannelPart(leg, self._channels) if is_asked_for else None
+        return _ChannelPart(leg, self._channels, self._in_app) if is_asked_for else None
 
     def relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
         """Return a tool's listing. If a result may be a link, the listing has no output schema, because clients would
         reject the link.
         """
-        return listing.model_copy(update={"output_schema": None}) if self.may_replace_result(tool.function) else listing
+        if not self.may_replace_result(tool.function):
+            return listing
+        return listing.model_copy(update={"output_schema": None, "meta": self.meta_of(tool.function, listing.meta)})
+
+    def meta_of(self, function: AskingFunction, meta: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return the `_meta` of a listed tool that may ask. If an app may show its questions, it names the app."""
+        return meta if self._apps is None or function in self.own else app_messages.marked(meta)
 
     def may_replace_result(self, function: AskingFunction) -> bool:
         """Return True if a client may receive a message that the call is waiting, instead of the function's result."""
@@ -314,7 +343,7 @@ class StoredCalls(LegExtension):
         if view is None:
             return None
         if view.entry.has_ended or not self._shows_links(ctx) or journal.own_rounds >= server_channels.LAST_ROUND:
-            return self._reply_to(view)
+            return self._reply_to_caller(view)
         return self._waits_by_url(view, record, replace(journal, leg=journal.leg + 1, round=journal.round + 1))
 
     def _waits_by_url(self, view: StoredView, record: RequestRecord, journal: Journal) -> dict[str, Any]:
@@ -367,7 +396,7 @@ class StoredCalls(LegExtension):
         """Return the reply to a request that repeats a waiting call."""
         if view.content.channel.is_local:
             return await self._reply_locally(view, record.context, is_repeated=True)
-        return self._first_by_url(view, record) if self._shows_links(record.context) else self._in_result(view)
+        return self._first_by_url(view, record) if self._shows_links(record.context) else self._reply_to_caller(view)
 
     def _labels(
         self, function: AskingFunction, ctx: Request, *, is_local: bool, showing: Showing | None = None
@@ -416,6 +445,7 @@ class StoredCalls(LegExtension):
         content.origin.capabilities = _capabilities(ctx, has_page=has_page)
         content.origin.protocol = FIRST_OF_RETRY_ERA
         content.channel.page_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if has_page else ""
+        content.channel.app_secret = self._legs.parts.system.new_id(_SECRET_BYTES) if page == "app" else ""
         content.channel.asks_model, content.channel.is_local = channels.model, page == "local"
         # If the client shows links, equal calls each have their own page. They share this call once it waits for
         # approval.
@@ -461,7 +491,7 @@ class StoredCalls(LegExtension):
                 report_size(None)
             return await self._reply_locally(view, ctx, is_first=view.entry.call_id == journal.call_id)
         if view.entry.has_ended or not self._shows_links(ctx):
-            return self._reply_to(view)
+            return self._reply_to_caller(view)
         if view.entry.call_id != journal.call_id:
             # An equal call was stored first, so the client needs a token for that call instead of this one.
             return self._first_by_url(view, record)
@@ -569,6 +599,11 @@ class StoredCalls(LegExtension):
         if self._local is not None and self._local.has_failed(view.entry.call_id):
             return replies.unopened()
         return replies.ended(view) if view.entry.has_ended else self._in_result(view)
+
+    def _reply_to_caller(self, view: StoredView) -> dict[str, Any]:
+        """Return the reply to the tool's own caller, who alone gets the ticket for an app."""
+        reply = self._reply_to(view)
+        return reply if self._apps is None else self._apps.dress(reply, view)
 
     def _in_result(self, view: StoredView) -> dict[str, Any]:
         """Return the result that tells a client that its call is still running or waiting."""

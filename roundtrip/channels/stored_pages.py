@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from roundtrip.pages.handler import QuestionPages
 from roundtrip.pages.responses import SiteOptions
 from roundtrip.pages.settings import Pages
 from roundtrip.stored.book import CallBook, StoredView, reaching_store
-from roundtrip.stored.content import CallContent, split_id
+from roundtrip.stored.content import CallChannel, CallContent, split_id
 from roundtrip.stored.desk import HostServer
 
 _LOST: Final = (
@@ -47,16 +47,25 @@ class CallsOfSite:
         book: The stored calls.
         is_local: True for the site on the user's machine, False for the site that HTTP clients link to.
         knows_readers: True if the site identifies its readers, and opens a page only for the user who made the call.
+        secret_of: Returns the secret with which this site opens a call; an empty text if it never opens the call.
     """
 
-    def __init__(self, book: CallBook, *, is_local: bool = False, knows_readers: bool = False) -> None:
+    def __init__(
+        self,
+        book: CallBook,
+        *,
+        is_local: bool = False,
+        knows_readers: bool = False,
+        secret_of: Callable[[CallChannel], str] = lambda channel: channel.page_secret,
+    ) -> None:
         self._book = book
         self._is_local = is_local
         self._knows_readers = knows_readers
+        self._secret_of = secret_of
 
     def ticket_of(self, view: StoredView) -> str:
         """Return the ticket of a call's page."""
-        return f"{view.entry.call_id}.{view.content.channel.page_secret}"
+        return f"{view.entry.call_id}.{self._secret_of(view.content.channel)}"
 
     def changes(self, ticket: str) -> AbstractContextManager[NextChange]:
         """Listen for changes to a ticket's call."""
@@ -64,9 +73,11 @@ class CallsOfSite:
 
     async def open(self, ticket: str, subject: str | None) -> PageState:
         """Return the call's state for the reader of its page."""
-        view = await self._view_for_reader(ticket, subject)
-        if view is None:
-            return calls.ClosedPage()
+        view = await self.view_for_reader(ticket, subject)
+        return calls.ClosedPage() if view is None else self.state_of(view)
+
+    def state_of(self, view: StoredView) -> PageState:
+        """Return a call's state for the reader of its page."""
         entry, content = view
         # Questions that only client software can answer do not appear on the page.
         if entry.state is StoredState.ASKING and (questions := content.user_questions):
@@ -75,7 +86,7 @@ class CallsOfSite:
             return calls.AwaitingPage(tuple(groups))
         if not entry.has_ended:
             is_new = self._book.clock() - entry.updated < _NEW_SECONDS
-            return calls.WorkingPage(1) if is_new else calls.WorkingPage()
+            return calls.WorkingPage(1 if is_new else 3, content.needs_client)
         decisions: tuple[ShownDecision, ...] = ()
         # Only the caller sees decisions, because the reason for a decision may be personal.
         if self._knows_readers:
@@ -92,7 +103,7 @@ class CallsOfSite:
         self, ticket: str, subject: str | None, round_id: str, answers: Mapping[str, Mapping[str, Any]]
     ) -> bool:
         """Answer a round, at most once. Return False if the round is no longer open."""
-        view = await self._view_for_reader(ticket, subject)
+        view = await self.view_for_reader(ticket, subject)
         if view is None:
             return False
 
@@ -137,17 +148,17 @@ class CallsOfSite:
 
         await self._book.change(view.entry.call_id, refuse)
 
-    async def _view_for_reader(self, ticket: str, subject: str | None) -> StoredView | None:
+    async def view_for_reader(self, ticket: str, subject: str | None) -> StoredView | None:
         """Return the call that a ticket opens for this reader; None if the call is unknown, or belongs to another user
         or site.
         """
         call_id, secret = split_id(ticket)
         with reaching_store():
             view = await self._book.find(call_id)
-        if view is None or not view.content.channel.page_secret or view.content.channel.is_local != self._is_local:
+        if view is None or view.content.channel.is_local != self._is_local:
             return None
-        content = view.content
-        if not hmac.compare_digest(content.channel.page_secret.encode(), secret.encode("utf-8", "replace")):
+        content, expected = view.content, self._secret_of(view.content.channel)
+        if not expected or not hmac.compare_digest(expected.encode(), secret.encode("utf-8", "replace")):
             return None
         if self._knows_readers and (
             subject is None

@@ -20,8 +20,10 @@ class AskingPage:
 class WorkingPage:
     """Call that is running, and may ask again."""
 
-    seconds: int = 3
+    seconds: int
     """How many seconds pass before the page reloads."""
+    needs_client: bool = False
+    """True if the call goes on only with its client's next request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ which becomes a 401.
 """
 
 _PATH: Final = "/ask"
-_TICKET_PATTERN: Final = re.compile(r"[A-Za-z0-9._~-]{16,2048}", re.ASCII)
+TICKET_PATTERN: Final = re.compile(r"[A-Za-z0-9._~-]{16,2048}", re.ASCII)
 """A ticket with only these characters is safe in a header and in a path."""
 
 _ANSWERED: Final = "Nothing was sent this time: the question was already answered, or it has changed."
@@ -71,14 +71,14 @@ class QuestionPages(PageSite):
         Raises:
             ValueError: The ticket has characters that an address cannot have, or is too short.
         """
-        if _TICKET_PATTERN.fullmatch(ticket) is None:
+        if TICKET_PATTERN.fullmatch(ticket) is None:
             raise ValueError("ticket must have at least 16 characters, and only letters, digits and . _ ~ -")
         return f"{self._base}{_PATH}/{ticket}"
 
     async def respond(self, request: Request) -> Response:
         """Return the response to a page request."""
         ticket = str(request.path_params["ticket"])
-        if _TICKET_PATTERN.fullmatch(ticket) is None:
+        if TICKET_PATTERN.fullmatch(ticket) is None:
             return self._state_page(ticket, None, calls.ClosedPage())
         request.state.page_url = self.url(ticket)
         subject = None

@@ -105,6 +105,8 @@ class CallChannel(CallSection):
     """`decline` or `cancel` if the user refused the link to a call page while the page had no questions. This action
     becomes the answer to the next questions.
     """
+    app_secret: str = ""
+    """The secret with which an app in the client opens the call; empty if no app shows the questions."""
     leaves_at: Literal["", "question", "link"] = ""
     """The kind of question that the task's client cannot show. When the call asks such a question, the task ends for
     its client with a result.
@@ -261,7 +263,7 @@ _KEYS: Final = (
     *("arguments", "capabilities", "protocol", "principal", "secret", "version", "journal", "user", "page_secret"),
     *("needs_client", "needs_request", "asks_model", "is_chosen", "is_local", "is_fresh", "questions", "names"),
     *("for_model", "pins", "used", "answers", "answered", "by_model", "message", "result", "error", "signals", "waits"),
-    *("attempt", "looks", "pin_keys", "approvals", "refusal", "wakes", "leaves_at", "reply"),
+    *("attempt", "looks", "pin_keys", "approvals", "refusal", "wakes", "leaves_at", "reply", "app_secret"),
 )
 """The keys of the stored JSON, in order. They are the fields of `CallContent` and of every feature's section."""
 _KEY_NAMES: Final = frozenset(_KEYS)
@@ -402,9 +404,11 @@ class CallSeal:
         for section in (content.origin, content.asked, content.channel, *content.sections.values()):
             if not section.is_empty:
                 values |= {each.name: getattr(section, each.name) for each in fields(section)}
+        # If these keys are missing, older builds can also continue the call.
         if not content.channel.leaves_at:
-            # If these keys are missing, older builds can also continue the call.
             del values["leaves_at"], values["reply"]
+        if not content.channel.app_secret:
+            del values["app_secret"]
         return self.seal({key: values[key] for key in _KEYS if key in values}, call_id, "content")
 
     def read(self, stored: str, call_id: str) -> CallContent:

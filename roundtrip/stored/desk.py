@@ -91,6 +91,7 @@ class HostServer(Protocol):
         description: str,
         annotations: ToolAnnotations,
         structured_output: bool,
+        meta: dict[str, Any] | None = None,
     ) -> None:
         """Register a tool that asks questions."""
         ...

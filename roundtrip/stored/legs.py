@@ -250,7 +250,8 @@ def record_of(leg: WorkerLeg, lifespan: Any) -> RequestRecord:
         if content.channel.leaves_at == "link" and content.channel.reply is None:
             record.channels = Channels(for_links="link")
         else:
-            record.channels = Channels("page" if content.channel.page_secret else None, content.channel.asks_model)
+            shown_on = "app" if content.channel.app_secret else "page" if content.channel.page_secret else None
+            record.channels = Channels(shown_on, content.channel.asks_model)
     return record
 
 

@@ -49,6 +49,7 @@ _STOP_TEXTS: Final = {
 _CHANNEL_TEXTS: Final = {
     "url": " on a page that the client shows",
     "local": " on a page in the browser on the server's machine",
+    "app": " in an app in the conversation",
     "link": " by a link in the result",
     "page": " on its page",
     "model": " through the model",

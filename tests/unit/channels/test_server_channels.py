@@ -49,8 +49,9 @@ def test_default_channels_are_those_of_the_pages() -> None:
         (Pages(local=True), {"form", "local"}),
         (Pages(local=True, authenticate=reader), {"form", "local"}),
         (Pages(base_url=BASE), {"form", "url"}),
-        (Pages(base_url=BASE, authenticate=reader), {"form", "url", "link"}),
-        (ALL, {"form", "local", "url", "link"}),
+        (Pages(base_url=BASE, authenticate=reader), {"form", "url", "app", "link"}),
+        (Pages(base_url=BASE, authenticate=reader, app=False), {"form", "url", "link"}),
+        (ALL, {"form", "local", "url", "app", "link"}),
     ]
     check_each(defaults, check)
 

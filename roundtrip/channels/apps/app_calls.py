@@ -1,0 +1,215 @@
+"""Apps: a host that shows MCP Apps lets the user answer a stored call's questions inside the conversation.
+
+The tool's result is the one with a link. Its `_meta`, which hosts do not show to models, also has a ticket and the
+questions. The app answers through a tool that only apps should call. Hosts hide this tool from models, but cannot be
+relied on, so the ticket alone opens a call, and only for the user who made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+from mcp_types import CallToolResult, ToolAnnotations
+from pydantic import Field
+
+from roundtrip.channels.apps.app_messages import ONLY_FOR_APPS
+from roundtrip.channels.apps.payloads import payload_of
+from roundtrip.channels.stored_pages import CallsOfSite
+from roundtrip.legs.asking import AskingContext
+from roundtrip.legs.boundary import Request
+from roundtrip.pages.calls import AskingPage, CallsUnavailable, ClosedPage, WorkingPage
+from roundtrip.pages.forms import PageForm, PostUnreadable, read_form
+from roundtrip.pages.handler import TICKET_PATTERN
+from roundtrip.tools.failures import store_down
+from roundtrip.tools.options import tool
+from roundtrip.tools.replies import text_result
+
+if TYPE_CHECKING:
+    from roundtrip.pages.controls import Posted
+    from roundtrip.pages.settings import Pages
+    from roundtrip.stored.book import StoredView
+    from roundtrip.stored.desk import ToolHost
+    from roundtrip.stored.service import CallService
+
+ANSWER_TOOL: Final = "answer_call"
+LOOK_TOOL: Final = "look_at_call"
+APP_META: Final = "roundtrip/app"
+"""Key in a result's `_meta`: everything that the app needs. See `docs/apps.md`."""
+
+_VERSION: Final = 1
+_MAX_CHARS: Final = 256 * 1024
+_ANSWERED: Final = "Nothing was sent this time: the question was already answered, or it has changed."
+_CLOSED: Final = "There is no such question for you. It may have expired."
+_UNREADABLE: Final = "Nothing was sent, because the answers do not fit the form. Reload the question."
+_SHOWN: Final = "The app shows the state of the call."
+
+# The tools check their arguments themselves, because the SDK's errors repeat what was sent.
+_Ticket = Annotated[Any, Field(description="The ticket of the call.", json_schema_extra={"type": "string"})]
+_Round = Annotated[Any, Field(description="The round that is answered.", json_schema_extra={"type": "string"})]
+_Answers = Annotated[Any, Field(description="The texts of each control.", json_schema_extra={"type": "object"})]
+
+
+class Apps:
+    """The apps of one server.
+
+    Args:
+        pages: The author's page settings.
+        name: The server's name.
+        service: Stores calls.
+        link_of: Returns the address of a call's page; None if results have no links.
+    """
+
+    def __init__(
+        self, pages: Pages, *, name: str, service: CallService, link_of: Callable[[StoredView], str] | None
+    ) -> None:
+        look = pages.look(name)
+        self._look: dict[str, Any] = {
+            "name": look.name,
+            "accent": look.accent,
+            "dark_accent": look.dark_accent,
+            "language": look.language,
+            # An app has no network, so the logo must be part of the payload.
+            "logo": look.logo if look.image_source == "data:" else None,
+        }
+        self._service = service
+        self._link_of = link_of
+        self._calls = CallsOfSite(service.book, knows_readers=True, secret_of=lambda channel: channel.app_secret)
+
+    def serve_on(self, host: ToolHost) -> None:
+        """Add the tools of the app to a server."""
+
+        async def answer_call(
+            ctx: AskingContext[Any, Any],
+            ticket: _Ticket = None,
+            round: _Round = None,
+            answers: _Answers = None,
+        ) -> CallToolResult:
+            return await self._answer(ticket, round, answers, ctx.request_context)
+
+        async def look_at_call(ctx: AskingContext[Any, Any], ticket: _Ticket = None) -> CallToolResult:
+            return await self._show(ticket, ctx.request_context)
+
+        tools = (
+            (answer_call, ANSWER_TOOL, "Answer a call", "Answer a call's questions in its app.", False),
+            (look_at_call, LOOK_TOOL, "Look at a call", "Return the state of a call for its app.", True),
+        )
+        for function, tool_name, title, description, is_look in tools:
+            host.server.add_tool(
+                tool(consent=False)(function),
+                name=tool_name,
+                title=title,
+                description=f"{description} Only an app can call this tool, with its ticket.",
+                annotations=ToolAnnotations(read_only_hint=is_look, destructive_hint=False, open_world_hint=False),
+                structured_output=False,
+                meta=ONLY_FOR_APPS,
+            )
+            # Not traced, because its arguments have tickets.
+            host.desk.untraced.add(host.find(tool_name, None))
+
+    def dress(self, reply: dict[str, Any], view: StoredView) -> dict[str, Any]:
+        """Add a ticket and the call's state to the reply that the caller of a waiting call gets."""
+        channel = view.content.channel
+        if view.entry.has_ended or view.content.asked.for_model or not channel.app_secret:
+            return reply
+        payload = {
+            "version": _VERSION,
+            "ticket": self._calls.ticket_of(view),
+            "tools": {"answer": ANSWER_TOOL, "look": LOOK_TOOL},
+            "look": self._look,
+            "link": self._link_of(view) if self._link_of is not None else None,
+            "state": self._state(view),
+        }
+        return {**reply, "_meta": {**reply.get("_meta", {}), APP_META: payload}}
+
+    async def _answer(self, ticket: Any, round_: Any, answers: Any, request: Request) -> CallToolResult:
+        view = await self._find(ticket, request)
+        if view is None:
+            return _closed()
+        state = self._calls.state_of(view)
+        if not isinstance(state, AskingPage) or round_ != _name_of(state):
+            return _result(self._state(view, notice=_ANSWERED))
+        try:
+            form, read = read_form(state.questions, _posted(answers))
+        except PostUnreadable:
+            return text_result(_UNREADABLE, is_error=True)
+        if read is None:
+            return _result(self._state(view, form=form))
+        with _reaching_calls():
+            is_taken = await self._calls.answer(ticket, self._user(request), state.round_id, read)
+        view = await self._find(ticket, request)
+        return _closed() if view is None else _result(self._state(view, notice=None if is_taken else _ANSWERED))
+
+    async def _show(self, ticket: Any, request: Request) -> CallToolResult:
+        view = await self._find(ticket, request)
+        return _closed() if view is None else _result(self._state(view))
+
+    async def _find(self, ticket: Any, request: Request) -> StoredView | None:
+        """Return the call that a ticket opens for the user of a request."""
+        user = self._user(request)
+        if user is None or not isinstance(ticket, str) or TICKET_PATTERN.fullmatch(ticket) is None:
+            return None
+        with _reaching_calls():
+            view = await self._calls.view_for_reader(ticket, user)
+        return view if view is not None and await self._service.is_visible(view, request) else None
+
+    def _user(self, request: Request) -> str | None:
+        return self._service.legs.parts.protection.user(request)
+
+    def _state(self, view: StoredView, *, form: PageForm | None = None, notice: str | None = None) -> dict[str, Any]:
+        state = self._calls.state_of(view)
+        round_ = _name_of(state) if isinstance(state, AskingPage) else None
+        waits_for_chat = isinstance(state, WorkingPage) and state.needs_client
+        return payload_of(state, round_, form=form, notice=notice, continue_in_chat=waits_for_chat)
+
+
+def install(pages: Pages, host: ToolHost, service: CallService, link_of: Callable[[StoredView], str] | None) -> Apps:
+    """Give a server apps."""
+    apps = Apps(pages, name=host.low_level.name, service=service, link_of=link_of)
+    apps.serve_on(host)
+    return apps
+
+
+@contextmanager
+def _reaching_calls() -> Generator[None]:
+    try:
+        yield
+    except CallsUnavailable as error:
+        raise store_down("Calls cannot be reached now") from error
+
+
+def _posted(answers: Any) -> Posted:
+    """Return the texts of the controls, checked.
+
+    Raises:
+        PostUnreadable: They do not have the form of a posted form.
+    """
+    if not isinstance(answers, dict):
+        raise PostUnreadable("the answers must be an object")
+    size = 0
+    for name, texts in cast("dict[Any, Any]", answers).items():
+        if not isinstance(name, str) or not isinstance(texts, list):
+            raise PostUnreadable("each answer must be a list")
+        for text in cast("list[Any]", texts):
+            if not isinstance(text, str):
+                raise PostUnreadable("each text must be a text")
+            size += len(text)
+    if size > _MAX_CHARS:
+        raise PostUnreadable("the answers are too long")
+    return cast("Mapping[str, list[str]]", answers)
+
+
+def _name_of(state: AskingPage) -> str:
+    """Return the name of a round that the app may see."""
+    return hashlib.blake2b(state.round_id.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _closed() -> CallToolResult:
+    return _result(payload_of(ClosedPage(), None), text=_CLOSED, is_error=True)
+
+
+def _result(state: dict[str, Any], *, text: str = _SHOWN, is_error: bool = False) -> CallToolResult:
+    shown = text_result(text, is_error=is_error)
+    return shown.model_copy(update={"structured_content": {"state": state}})
