@@ -128,8 +128,8 @@ class Ledger(Protocol):
             is_bound: If the entry has another `answers_digest`, answer `CONFLICT` and change nothing. A free entry has
                 no digest if all its notes are empty.
             notes: Values to note if the claim is granted. The answer's notes include them.
-            voids: If the entry is settled and has this epoch, drop its result first, and keep its notes. If the claim is
-                bound, and the entry is free or settled with another digest and this epoch, drop the result and the
+            voids: If the entry is settled and has this epoch, drop its result first, and keep its notes. If the claim
+                is bound, and the entry is free or settled with this epoch and another digest, drop the result and the
                 digest first, and empty all notes.
         """
         ...

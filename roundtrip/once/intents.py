@@ -132,7 +132,8 @@ class IntentClaim(LedgerClaim):
         digest, text = answer.answers_digest, answer.notes.get(MEMORY_NOTE)
         if any(value and name != MEMORY_NOTE for name, value in answer.notes.items()):
             return False
-        end = json.loads(self._open(answer.result, "result", digest)) if answer.result is not None else {}
+        result = answer.result
+        end: dict[str, Any] = json.loads(self._open(result, "result", digest)) if result is not None else {}
         is_over = "declined" in end
         if "stored" in end and self.stored_nothing is not None:
             try:

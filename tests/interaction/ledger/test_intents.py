@@ -155,8 +155,8 @@ async def test_other_arguments_drop_what_came_to_nothing(ledger: EpochKeeper) ->
         if key == "free":
             await ledger.release(key, holder="one")
         else:
-            declined_for = {} if key == "settled" else {"declined_for": SHORT}
-            assert await ledger.settle(key, holder="one", result=result, keep=LONG, **declined_for)
+            declined_for = None if key == "settled" else SHORT
+            assert await ledger.settle(key, holder="one", result=result, keep=LONG, declined_for=declined_for)
     await anyio.sleep(SHORT * 2)
     for key in ("free", "lapsed decline", "settled"):
         conflict = await claim(ledger, key, "b", "two", is_bound=True)
