@@ -207,7 +207,7 @@ class IntentMemory:
         return self.text_of(newest)
 
     def came_to_nothing(self, text: str, *, is_over: bool) -> bool:
-        """Return True if the memory's call is over, perhaps by its age, and has computed nothing.
+        """Return True if the memory's call has computed nothing, and has ended or is too old.
 
         Raises:
             TokenRejected: No key opens the memory's journal.

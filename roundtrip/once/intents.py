@@ -124,7 +124,7 @@ class IntentClaim(LedgerClaim):
         return self._recall(answer, answer.result, journal, responses)
 
     async def _came_to_nothing(self, answer: ClaimAnswer) -> bool:
-        """Return True if the call with the other arguments is over, did not run, and has computed nothing.
+        """Return True if the call with the other arguments has ended without a run, and has computed nothing.
 
         Raises:
             LedgerUnavailable: The stored calls cannot be read, or no key of this server opens the entry.

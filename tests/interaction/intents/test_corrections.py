@@ -15,9 +15,8 @@ from roundtrip.ledger import ClaimAnswer, ClaimStatus, MemoryLedger, SqliteLedge
 from roundtrip.system import System
 from roundtrip.testing import CANCEL, DECLINE, LEAVE, Clock, Era, LegByLeg, User
 from tests.interaction.intents import offices, stores
-from tests.interaction.intents.offices import Office, opened, peer_of
+from tests.interaction.intents.offices import End, Office, call_in, end, opened, peer_of
 from tests.interaction.intents.stores import OTHER_KEY, Store, anew, client
-from tests.interaction.intents.test_operators import End, call_in, end
 from tests.interaction.ledger.shops import text_of
 from tests.kit.approving import Person
 from tests.kit.page_users import Browser, client_of, handle_in, link_in, resume
