@@ -25,8 +25,8 @@ from tests.kit.waiting import WAIT
 
 __all__ = ["APPS", "CLASSES", "FORMS_IN_APPS", "MODES", "App", "app_of", "continued", "host", "made", "serving"]
 
-APPS: Final = {"mimeTypes": [APP_MIME_TYPE]}
-FORMS_IN_APPS: Final = {**APPS, "elicitation": {}}
+APPS: Final[dict[str, Any]] = {"mimeTypes": [APP_MIME_TYPE]}
+FORMS_IN_APPS: Final[dict[str, Any]] = {**APPS, "elicitation": {}}
 CLASSES: Final = ("server", "mcpserver", "fastmcp", "mounted")
 MODES: Final = ("2026-07-28", "legacy")
 

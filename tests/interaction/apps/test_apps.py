@@ -84,7 +84,9 @@ async def test_five_tools_end_in_an_app(kind: str, mode: str) -> None:
 async def test_apps_are_listed_to_hosts_that_show_them(kind: str, mode: str) -> None:
     async with serving(made(kind)) as url:
         async with host(url, mode=mode) as client:
-            shown = {tool.name: (tool.meta or {}).get("ui") for tool in (await client.list_tools()).tools}
+            shown: dict[str, Any] = {
+                tool.name: (tool.meta or {}).get("ui") for tool in (await client.list_tools()).tools
+            }
             address = shown[named(kind, "book")]["resourceUri"]
             (document,) = (await client.read_resource(address)).contents
             older = address.replace(address[-17:-5], "0" * 12)
@@ -265,12 +267,12 @@ async def test_app_alone_gives_no_link() -> None:
 async def test_end_reaches_the_model_by_its_handle(wait: float) -> None:
     async with serving(made("server", pages={"wait": wait})) as url, host(url) as client:
         asked = await client.call_tool("delete", {"film": "Solaris"})
+        texts: list[str] = []
+
+        async def wait_for_end() -> None:
+            texts.append(await continued(client, asked))
+
         async with anyio.create_task_group() as group:
-            texts: list[str] = []
-
-            async def wait_for_end() -> None:
-                texts.append(await continued(client, asked))
-
             group.start_soon(wait_for_end)
             await App.of(client, asked).answer()
         assert texts == ["Solaris is deleted"] or wait == 0.0

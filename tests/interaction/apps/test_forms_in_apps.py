@@ -23,7 +23,8 @@ class Forms:
 
     async def answer(self, _: object, params: Any) -> ElicitResult:
         assert isinstance(params, ElicitRequestFormParams)
-        self.apps.append(((params.meta or {}).get("ui") or {}).get("resourceUri"))
+        ui: dict[str, Any] = (params.meta or {}).get("ui") or {}
+        self.apps.append(ui.get("resourceUri"))
         return ElicitResult(action="accept", content={"value": 3} if params.requested_schema["properties"] else {})
 
 

@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,10 +27,10 @@ def dump(result: Any) -> Any:
 def texts_in(value: Any) -> Iterator[str]:
     """Yield all texts that an agent finds in a value, whole and in pieces."""
     if isinstance(value, dict):
-        for key, each in value.items():
+        for key, each in cast("dict[str, Any]", value).items():
             yield from (key, *texts_in(each))
     elif isinstance(value, list):
-        for each in value:
+        for each in cast("list[Any]", value):
             yield from texts_in(each)
     elif isinstance(value, str):
         yield value
