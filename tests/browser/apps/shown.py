@@ -24,7 +24,7 @@ from tests.browser.hosting import hosted_in_a_thread
 from tests.kit.hosts import ROOT
 from tests.kit.page_calls import TICKET, ScriptedCall
 
-__all__ = ["CAPABILITIES", "LINK", "META", "VIEW", "AppHost", "AppShop", "Shown", "hosts"]
+__all__ = ["CAPABILITIES", "LINK", "META", "VIEW", "AppHost", "AppShop", "PlainHost", "Shown", "hosts"]
 
 META: Final = "roundtrip/app"
 VIEW: Final = Path(roundtrip.channels.apps.__path__[0]) / "view.html"
@@ -39,7 +39,6 @@ class Shown(ScriptedCall):
     """A scripted call, which can also be in a state that a script does not reach."""
 
     instead: PageState | None = None
-    looks: int = 0
 
     def state(self) -> PageState:
         return ScriptedCall.state(self) if self.instead is None else self.instead
@@ -85,8 +84,6 @@ class AppShop:
             return {"content": [{"type": "text", "text": "Error: <b>down</b>"}], "isError": True}
         call = self.calls.get(values["ticket"])
         if params["name"] == "shop_look_at_call":
-            if call is not None:
-                call.looks += 1
             return _result(self._payload(values["ticket"]))
         state = ClosedPage() if call is None else call.state()
         if call is None or not isinstance(state, AskingPage) or state.round_id != values["round"]:
@@ -131,16 +128,71 @@ class AppHost:
         capabilities = {key: value for key, value in CAPABILITIES.items() if key not in without}
         given = {"result": result, "capabilities": capabilities, "context": context or {}}
         self.page.evaluate("([name, given]) => mount(name, given)", [name, given])
-        self.page.wait_for_selector(f"iframe[name={name}][data-ready]")
+        self.page.wait_for_selector(f"iframe[name={name}][data-ready]", state="attached")
         return self.page.frame_locator(f"iframe[name={name}]")
 
     def tell(self, function: str, *values: Any) -> Any:
         """Call a function of the host's page."""
         return self.page.evaluate("([name, values]) => window[name](...values)", [function, values])
 
+    def wait_for_calls(self, count: int) -> None:
+        """Wait until the host has passed on so many calls of the view."""
+        self.page.wait_for_function("(count) => calls >= count", arg=count)
+
     def height(self, name: str = "view") -> float:
         box = self.page.locator(f"iframe[name={name}]").evaluate("(frame) => frame.clientHeight")
         return float(box)
+
+
+class PlainHost:
+    """A host made by hand, which can misbehave, and pass forms on to the view (SEP-3118)."""
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page = page
+        page.goto(f"{base}/plain.html")
+        page.wait_for_selector("html[data-ready]")
+
+    def mount(self, **replies: Any) -> FrameLocator:
+        """Show a view. The keyword arguments are capabilities, beside the replies of tools."""
+        capabilities = replies.pop("capabilities", {"elicitation": {}})
+        initialized = {
+            "protocolVersion": "2026-01-26",
+            "hostInfo": {"name": "host", "version": "1"},
+            "hostCapabilities": capabilities,
+            "hostContext": {},
+        }
+        self.page.evaluate("(given) => mount('view', given)", {"ui/initialize": initialized, **replies})
+        self.wait("ui/notifications/initialized")
+        return self.page.frame_locator("iframe[name=view]")
+
+    def send(self, *messages: Any) -> None:
+        """Send messages to the view as they are."""
+        self.page.evaluate("(messages) => messages.forEach(send)", list(messages))
+
+    def notify(self, method: str, **params: Any) -> None:
+        self.send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def ask(self, id: str | int, schema: Mapping[str, Any], message: str = "Your details?") -> None:
+        params = {"mode": "form", "message": message, "requestedSchema": schema}
+        self.send({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params})
+
+    def wait(self, method: str) -> None:
+        self.page.wait_for_function("(method) => got.some((one) => one.method === method)", arg=method)
+
+    def sent(self, method: str) -> list[dict[str, Any]]:
+        """Return the view's messages with a method."""
+        return [one for one in self.page.evaluate("got") if one.get("method") == method]
+
+    def replies(self, id: str | int) -> list[dict[str, Any]]:
+        """Return the view's replies to a request, after one has come."""
+        self.page.wait_for_function("(id) => got.some((one) => one.id === id && !one.method)", arg=id)
+        return [one for one in self.page.evaluate("got") if one.get("id") == id and "method" not in one]
+
+    def settle(self) -> None:
+        """Wait until the view has handled all messages that were sent."""
+        self.send({"jsonrpc": "2.0", "id": "settled", "method": "ping"})
+        self.replies("settled")
+        self.page.evaluate("got.splice(got.findIndex((one) => one.id === 'settled'), 1)")
 
 
 @contextmanager
