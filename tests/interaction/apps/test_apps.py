@@ -232,17 +232,18 @@ async def test_consent_does_not_ask_before_the_apps_tools() -> None:
 
 
 def test_apps_can_be_turned_off() -> None:
-    with pytest.raises(ValueError, match="app must be True, False or 'always', got 'sometimes'"):
+    with pytest.raises(ValueError, match="app must be True, False, 'always' or 'handle', got 'sometimes'"):
         Pages(base_url=BASE, app="sometimes")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"channels must not have 'app' with Pages\(app=False\)"):
         made("server", pages={"app": False}, channels=["form", "app"])
-    with pytest.raises(ValueError, match="channels must not have 'app' without pages"):
-        Server("cinema", keys=[KEY], principal=user_of, channels=["form", "app"])
+    with pytest.raises(ValueError, match="channels must not have 'app' with principal=False"):
+        Server("cinema", keys=[KEY], principal=False, channels=["form", "app"])
 
 
-async def test_app_alone_gives_no_link() -> None:
+@each_mode
+@pytest.mark.parametrize("pages", [None, Pages(base_url=BASE, authenticate=reader, wait=1)], ids=["alone", "pages"])
+async def test_app_alone_gives_no_link(pages: Pages | None, mode: str) -> None:
     """Without the channel `link`, a model gets no address, and hosts without apps cannot be asked."""
-    pages = Pages(base_url=BASE, authenticate=reader, wait=1)
     server = Server[Any]("cinema", keys=[KEY], principal=user_of, pages=pages, channels=["form", "app"])
 
     @server.tool(confirm="Delete {film}?")
@@ -251,16 +252,32 @@ async def test_app_alone_gives_no_link() -> None:
         return f"{film} is deleted"
 
     async with serving(server) as url:
-        async with host(url) as client:
+        async with host(url, mode=mode) as client:
             asked = await client.call_tool("delete", {"film": "Solaris"})
             assert BASE not in asked.model_dump_json()
             app = App.of(client, asked)
             await app.answer()
             assert await continued(client, asked) == "Solaris is deleted"
-        async with client_of(url, "ann") as client:
+        async with client_of(url, "ann", mode=mode) as client:
             with pytest.raises(MCPError, match="elicitation"):
                 await client.call_tool("delete", {"film": "Solaris"})
     del delete
+
+
+@each_mode
+async def test_handle_opens_the_call_only_if_the_author_says_so(mode: str) -> None:
+    for app_option, kind in (("handle", "asking"), (True, "closed")):
+        async with serving(made("server", pages={"app": app_option})) as url, host(url, mode=mode) as client:
+            asked = await client.call_tool("survey", {})
+            app = App.of(client, asked)
+            app.payload = {**app.payload, "ticket": handle_in(asked)}
+            assert (await app.look())["kind"] == kind
+            if kind == "asking":
+                await app.answer("1")
+                assert app.heading == "Number 1?"
+                async with host(url, "eve", mode=mode) as other:
+                    app.client = other
+                    assert (await app.look())["kind"] == "closed"
 
 
 @pytest.mark.parametrize("wait", [0.0, WAIT])
