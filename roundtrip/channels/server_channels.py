@@ -85,10 +85,10 @@ class ServerChannels:
         """
         if given is None:
             needed: dict[ChannelName, ChannelName] = {"app": "link"}
-            served = [
+            served: list[ChannelName] = [
                 each for each in _PAGE_CHANNELS if _lack_of(needed.get(each, each), pages, knows_users=True) is None
             ]
-            names: frozenset[ChannelName] = frozenset(("form", *served)) - _turned_off(pages)
+            names: frozenset[ChannelName] = frozenset[ChannelName](("form", *served)) - _turned_off(pages)
         else:
             names = _check_names(given, pages, knows_users=knows_users)
         if pages is None:

@@ -79,9 +79,7 @@ class Apps:
         }
         self._service = service
         self._link_of = link_of
-        self._calls = CallsOfSite(
-            service.book, knows_readers=True, secret_of=lambda content: content.channel.app_secret
-        )
+        self._calls = CallsOfSite(service.book, knows_readers=True, secret_of=_app_secret)
         self._by_handle = CallsOfSite(service.book, knows_readers=True, secret_of=_handle_secret)
 
     def serve_on(self, host: ToolHost) -> None:
