@@ -43,6 +43,7 @@ from roundtrip.stored.content import ContentUnreadable, has_id_form, split_id
 from roundtrip.threads.loops import is_on_asyncio
 from roundtrip.tools.failures import store_down
 from roundtrip.tools.promises import TaskMode
+from roundtrip.untrusted import is_texts, mapping_of
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
@@ -254,15 +255,12 @@ def _requested_tasks(params: Mapping[str, Any] | None) -> Sequence[str] | None:
     Raises:
         MCPError: The ids are not a list of texts, or there are too many ids.
     """
-    wanted: object = (params or {}).get("notifications")
-    if not isinstance(wanted, Mapping):
-        return None
-    given: object = cast("Mapping[str, Any]", wanted).get("taskIds")
+    given: object = mapping_of((params or {}).get("notifications")).get("taskIds")
     if given is None:
         return None
-    if not isinstance(given, list) or not all(isinstance(task_id, str) for task_id in cast("list[Any]", given)):
+    if not is_texts(given):
         raise MCPError(code=INVALID_PARAMS, message="taskIds must be a list of strings")
-    ids = list(dict.fromkeys(cast("list[str]", given)))
+    ids = list(dict.fromkeys(given))
     if len(ids) > _MAX_TASKS:
         raise MCPError(code=INVALID_PARAMS, message=f"taskIds must have at most {_MAX_TASKS} ids, got {len(ids)}")
     return ids
