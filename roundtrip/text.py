@@ -35,7 +35,7 @@ def build_text(build: str | None) -> str:
         return "-"
     if _DIGEST.fullmatch(build):
         return build[:_MAX_DIGEST_CHARS]
-    return printable(build if len(build) <= _MAX_BUILD_CHARS else f"{build[:_MAX_BUILD_CHARS]}…")
+    return printable(shortened(build, _MAX_BUILD_CHARS))
 
 
 def printable(text: str, *, keep_newlines: bool = False) -> str:
@@ -48,6 +48,11 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
     if keep_newlines:
         return "\n".join(_escaped(line) for line in text.replace("\r\n", "\n").split("\n"))
     return _escaped(text)
+
+
+def shortened(text: str, longest: int, *, ending: str = "…") -> str:
+    """Return a text with an ending in place of what exceeds the longest allowed length."""
+    return text if len(text) <= longest else f"{text[:longest]}{ending}"
 
 
 def quoted(text: str) -> str:
