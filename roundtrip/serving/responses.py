@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
@@ -38,6 +38,7 @@ from roundtrip.revisions import is_live_era
 from roundtrip.sdk import RestartingManager, missing_names
 from roundtrip.serving.host_checks import HostChecks
 from roundtrip.serving.settings import ServeSettings
+from roundtrip.untrusted import mapping_of
 
 _log = LimitedLog(logging.getLogger("roundtrip"))
 
@@ -203,10 +204,5 @@ def _fits_one_body(body: bytes) -> bool:
         request: object = json.loads(body)
     except (ValueError, RecursionError):
         return True
-    params = _member(request, "params")
-    meta = _member(params, "_meta")
-    return _member(meta, "progressToken") is None and _member(meta, LOG_LEVEL_META_KEY) is None
-
-
-def _member(value: object, name: str) -> object:
-    return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
+    meta = mapping_of(mapping_of(mapping_of(request).get("params")).get("_meta"))
+    return meta.get("progressToken") is None and meta.get(LOG_LEVEL_META_KEY) is None
