@@ -178,6 +178,12 @@ async def read_body(receive: Receive, max_body: int) -> tuple[list[Message], byt
             return [received], None if has_more or len(whole) > max_body else whole
 
 
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Receive and drop messages until the client disconnects."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 def replaying(received: list[Message], receive: Receive) -> Receive:
     """Return a function that replays the received messages, and then receives new ones."""
     pending = received[::-1]

@@ -31,7 +31,7 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import LOG_LEVEL_META_KEY
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from roundtrip.http.connections import AroundPosts, HttpOptions, read_body, replaying
+from roundtrip.http.connections import AroundPosts, HttpOptions, read_body, replaying, wait_for_disconnect
 from roundtrip.http.fast_lane import FastLane
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.revisions import is_live_era
@@ -167,8 +167,7 @@ def _watched(receive: Receive, request: anyio.CancelScope) -> Generator[None]:
     """Cancel a request when its client disconnects. The watch starts with a delay, because most requests end sooner."""
 
     async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await wait_for_disconnect(receive)
         request.cancel()
 
     loop = asyncio.get_running_loop()
