@@ -51,15 +51,15 @@ if TYPE_CHECKING:
     from roundtrip.stored.service import CallService
     from roundtrip.trace.writing import unwritten
     from roundtrip.visibility.catalog import Catalog
-else:
-    load_on_use(
-        globals(),
-        "roundtrip.server.context",
-        "roundtrip.server.intent_desk",
-        "roundtrip.server.overrides",
-        "roundtrip.server.probe",
-        "roundtrip.trace.writing.unwritten",
-    )
+
+load_on_use(
+    globals(),
+    "roundtrip.server.context",
+    "roundtrip.server.intent_desk",
+    "roundtrip.server.overrides",
+    "roundtrip.server.probe",
+    "roundtrip.trace.writing.unwritten",
+)
 
 T = TypeVar("T")
 

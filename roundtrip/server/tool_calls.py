@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from roundtrip.questions import forms
     from roundtrip.tools import failures
     from roundtrip.visibility.gates import GateEvaluator, OpenGates
-else:
-    load_on_use(globals(), "roundtrip.questions.forms", "roundtrip.tools.failures")
+
+load_on_use(globals(), "roundtrip.questions.forms", "roundtrip.tools.failures")
 
 logger = logging.getLogger("roundtrip")
 

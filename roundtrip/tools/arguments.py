@@ -25,8 +25,8 @@ from roundtrip.text import shortened
 
 if TYPE_CHECKING:
     from roundtrip.tools import schema_checks
-else:
-    load_on_use(globals(), "roundtrip.tools.schema_checks")
+
+load_on_use(globals(), "roundtrip.tools.schema_checks")
 
 _MAX_MISTAKE_CHARS = 2000
 _PYDANTIC_CALLER: Final = "pydantic._internal._validate_call"

@@ -17,8 +17,8 @@ from roundtrip.visibility.rules import Enabled
 if TYPE_CHECKING:
     from roundtrip.questions.markers import ExternalMarker
     from roundtrip.tools import guard
-else:
-    load_on_use(globals(), "roundtrip.tools.guard")
+
+load_on_use(globals(), "roundtrip.tools.guard")
 
 _ATTACHED = "__roundtrip_tool__"
 _PROMISES = ("confirm", "dependencies", "enabled", "exactly_once", "once_per")

@@ -15,8 +15,8 @@ from roundtrip.tools.options import After, OnUnknown, ToolSpec, Uncovered
 
 if TYPE_CHECKING:
     from roundtrip.tools import intents
-else:
-    load_on_use(globals(), "roundtrip.tools.intents")
+
+load_on_use(globals(), "roundtrip.tools.intents")
 
 logger = logging.getLogger("roundtrip")
 
