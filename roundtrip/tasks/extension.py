@@ -14,7 +14,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
@@ -128,28 +128,19 @@ def require_task(function: AskingFunction, incoming: Incoming) -> None:
         raise extension_missing()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TaskMethods:
-    """Middleware that serves the extension's methods.
+    """Middleware that serves the extension's methods."""
 
-    Args:
-        book: The server's tasks.
-        parts: The server's keys. They are needed to identify the client.
-        stamp: Returns the description of the server that is added to each result's metadata.
-        has_others: Returns True if the server also has a handler for a method, such as FastMCP's for FastMCP's tasks.
-    """
-
-    def __init__(
-        self,
-        book: CallBook,
-        parts: Parts,
-        stamp: Callable[[], dict[str, Any]],
-        has_others: Callable[[str], bool],
-    ) -> None:
-        self._book = book
-        self._parts = parts
-        self._stamp = stamp
-        self._has_others = has_others
-        self._streams = ListenHandler(InMemorySubscriptionBus())
+    _book: CallBook
+    """The server's tasks."""
+    _parts: Parts
+    """The server's keys. They are needed to identify the client."""
+    _stamp: Callable[[], dict[str, Any]]
+    """Returns the description of the server that is added to each result's metadata."""
+    _has_others: Callable[[str], bool]
+    """Returns True if the server also has a handler for a method, such as FastMCP's for FastMCP's tasks."""
+    _streams: ListenHandler = field(default_factory=lambda: ListenHandler(InMemorySubscriptionBus()), init=False)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message. This method has the signature that the SDK's middleware needs."""
