@@ -63,14 +63,14 @@ if TYPE_CHECKING:
     from roundtrip.stored.desk import ClientCall, Proceed, ToolHost
     from roundtrip.stored.storage import Storage
     from roundtrip.tools.registered import RegisteredTool
-else:
-    load_on_use(
-        globals(),
-        "roundtrip.channels.apps.app_calls",
-        "roundtrip.channels.apps.app_messages",
-        "roundtrip.channels.local.local_pages",
-        "roundtrip.channels.stored_pages",
-    )
+
+load_on_use(
+    globals(),
+    "roundtrip.channels.apps.app_calls",
+    "roundtrip.channels.apps.app_messages",
+    "roundtrip.channels.local.local_pages",
+    "roundtrip.channels.stored_pages",
+)
 
 _SECRET_BYTES: Final = 16
 _HOLDER: Final = "its request"
