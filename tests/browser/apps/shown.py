@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from playwright.sync_api import FrameLocator, Page
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -29,7 +30,7 @@ __all__ = ["CAPABILITIES", "LINK", "META", "VIEW", "AppHost", "AppShop", "PlainH
 META: Final = "roundtrip/app"
 VIEW: Final = Path(roundtrip.channels.apps.__path__[0]) / "view.html"
 LINK: Final = "https://shop.example/ask/0123456789abcdef"
-CAPABILITIES: Final = {"serverTools": {}, "openLinks": {}, "updateModelContext": {"text": {}}}
+CAPABILITIES: Final[Mapping[str, Any]] = {"serverTools": {}, "openLinks": {}, "updateModelContext": {"text": {}}}
 _ANSWERED: Final = "Nothing was sent this time: the question was already answered, or it has changed."
 _FOLDER: Final = Path(__file__).parent / "hosts"
 
@@ -74,7 +75,10 @@ class AppShop:
             "link": LINK,
             "state": self._payload(ticket),
         }
-        return {"content": [{"type": "text", "text": "This call waits for its user."}], "_meta": {META: payload | changes}}
+        return {
+            "content": [{"type": "text", "text": "This call waits for its user."}],
+            "_meta": {META: payload | changes},
+        }
 
     def call_tool(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of a tool that the view calls."""
@@ -107,11 +111,18 @@ class AppHost:
         self.page, self.shop = page, shop
         self.opened: list[str] = []
         self.contexts: list[tuple[str, Any]] = []
-        page.expose_function("callTool", lambda name, params: shop.call_tool(params))
-        page.expose_function("openLink", self._open)
-        page.expose_function("updateModelContext", lambda name, params: self.contexts.append((name, params)))
+        given: Any = page
+        given.expose_function("callTool", self._call_tool)
+        given.expose_function("openLink", self._open)
+        given.expose_function("updateModelContext", self._update_model_context)
         page.goto(f"{base}/bridge.html")
         page.wait_for_selector("html[data-ready]")
+
+    def _call_tool(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        return self.shop.call_tool(params)
+
+    def _update_model_context(self, name: str, params: Mapping[str, Any]) -> None:
+        self.contexts.append((name, params))
 
     def _open(self, url: str) -> dict[str, Any]:
         self.opened.append(url)
@@ -199,12 +210,13 @@ class PlainHost:
 def hosts() -> Generator[str]:
     """Serve the pages of the hosts, the view, and the modules of ext-apps, on this machine."""
     modules = StaticFiles(directory=ROOT / ".ci" / "node_modules", follow_symlink=True)
-    pages = [
-        Route(f"/{path.name}", lambda request, path=path: FileResponse(path)) for path in sorted(_FOLDER.glob("*.html"))
-    ]
-    view = Route("/view", lambda request: FileResponse(VIEW, media_type="text/plain; charset=utf-8"))
-    with hosted_in_a_thread(Starlette(routes=[*pages, view, Mount("/modules", modules)])) as url:
+    routes = [Route("/view", _view), Mount("/modules", modules), Mount("/", StaticFiles(directory=_FOLDER))]
+    with hosted_in_a_thread(Starlette(routes=routes)) as url:
         yield url
+
+
+def _view(request: Request) -> FileResponse:
+    return FileResponse(VIEW, media_type="text/plain; charset=utf-8")
 
 
 def _result(state: Mapping[str, Any]) -> dict[str, Any]:

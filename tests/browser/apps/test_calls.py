@@ -17,7 +17,12 @@ SURE: OpenQuestions = {"sure": confirmation("Delete 3 files?")}
 REVIEW: OpenQuestions = {
     "check": form(
         "Is this right?\nName: Ada\nCopies: 2",
-        {"change": {"type": "string", "oneOf": [{"const": "", "title": "It is right"}, {"const": "n", "title": "Name"}]}},
+        {
+            "change": {
+                "type": "string",
+                "oneOf": [{"const": "", "title": "It is right"}, {"const": "n", "title": "Name"}],
+            }
+        },
         required=["change"],
     )
 }
@@ -68,7 +73,9 @@ def test_mistakes_are_named_and_everything_typed_is_kept(host: AppHost, shop: Ap
     expect(view.get_by_label("Note for the courier")).to_have_value("Ring twice.\nThen wait.")
     expect(view.get_by_label("Not before")).to_have_value("2026-07-28")
     expect(view.get_by_label("Gift wrapping")).to_be_checked()
-    expect(view.get_by_label("Copies")).to_have_accessible_description("A whole number, 1 to 9. It must be a whole number.")
+    expect(view.get_by_label("Copies")).to_have_accessible_description(
+        "A whole number, 1 to 9. It must be a whole number."
+    )
     press(view, "Copies: It must be a whole number.")
     expect(view.get_by_label("Copies")).to_be_focused()
     view.get_by_label("Copies").fill("3")

@@ -28,7 +28,7 @@ TYPES = {
     "any": {"type": "object"},
 }
 TYPED = {
-    "text": "Ada \\ \"x\"",
+    "text": 'Ada \\ "x"',
     "long": "two\nlines",
     "mail": "ada@example.com",
     "page": "https://example.com/x",
@@ -161,7 +161,9 @@ def test_untouched_optional_fields_are_no_answers(plain: PlainHost) -> None:
     assert plain.replies(1)[0]["result"] == {"action": "accept", "content": {"some": []}}
 
 
-@pytest.mark.parametrize(("button", "result"), [("Yes", {"action": "accept", "content": {}}), ("No", {"action": "decline"})])
+@pytest.mark.parametrize(
+    ("button", "result"), [("Yes", {"action": "accept", "content": {}}), ("No", {"action": "decline"})]
+)
 def test_empty_schema_is_a_confirmation(plain: PlainHost, button: str, result: Any) -> None:
     view = plain.mount()
     plain.ask("sure", {"type": "object", "properties": {}}, "Delete 3 files?")
@@ -201,7 +203,12 @@ def test_teardown_withdraws_a_question(plain: PlainHost) -> None:
 def test_question_that_cannot_be_shown_goes_back(plain: PlainHost) -> None:
     plain.mount()
     plain.send(
-        {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"mode": "url", "url": "https://a.example"}}
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "elicitation/create",
+            "params": {"mode": "url", "url": "https://a.example"},
+        }
     )
     assert plain.replies(1)[0]["error"]["code"] == -32602
     plain.ask(2, {"type": "object", "properties": {"a": None}})
