@@ -135,9 +135,11 @@ class AppHost:
         result: Mapping[str, Any] | None = None,
         without: Sequence[str] = (),
         context: Mapping[str, Any] | None = None,
+        proxy: Mapping[str, str] | None = None,
     ) -> FrameLocator:
+        """Show a view. `proxy` has the address of a page between the two, and what the host writes around the view."""
         capabilities = {key: value for key, value in CAPABILITIES.items() if key not in without}
-        given = {"result": result, "capabilities": capabilities, "context": context or {}}
+        given = {"result": result, "capabilities": capabilities, "context": context or {}, "proxy": proxy}
         self.page.evaluate("([name, given]) => mount(name, given)", [name, given])
         self.page.wait_for_selector(f"iframe[name={name}][data-ready]", state="attached")
         return self.page.frame_locator(f"iframe[name={name}]")

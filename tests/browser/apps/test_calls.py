@@ -344,6 +344,43 @@ def test_look_of_the_host_comes_first(host: AppHost, shop: AppShop) -> None:
     expect(view.locator("button.main")).to_have_css("background-color", _rgb(shop.look.accent))
 
 
+def test_view_works_inside_of_the_inspectors_sandbox(tab: Tab, host: AppHost, shop: AppShop, base: str) -> None:
+    """The Inspector writes the view into the body of its own document, where the view's policy counts for nothing."""
+    policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'self'"
+    page = "/modules/@modelcontextprotocol/inspector/clients/web/static/sandbox_proxy.html"
+    proxy = {
+        "url": base.replace("127.0.0.1", "localhost") + page,
+        "before": f'<!DOCTYPE html><head><meta http-equiv="Content-Security-Policy" content="{policy}"></head><body>',
+        "after": "</body>",
+    }
+    shop.ask(NAME)
+    view = host.mount(result=shop.result(), proxy=proxy).frame_locator("iframe")
+    view.get_by_label("Name").fill("Ada")
+    press(view, "Answer")
+    see(view, "Done")
+    assert host.contexts == [("view", {"content": [{"type": "text", "text": TOLD}]})]
+    expected = ("outside the document's <head>", "allow-scripts and allow-same-origin")
+    tab.complaints[:] = [line for line in tab.complaints if not any(words in line for words in expected)]
+
+
+def test_hidden_view_looks_less(tab: Tab, host: AppHost, shop: AppShop) -> None:
+    tab.page.clock.install()
+    shop.ask(instead=WorkingPage())
+    see(host.mount(result=shop.result()), "Still working")
+    frame = tab.page.frame(name="view")
+    assert frame is not None
+    hide = "(hidden) => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true }); "
+    frame.evaluate(f"{hide} document.dispatchEvent(new Event('visibilitychange')); }}", True)
+    tab.page.clock.run_for(1_000)
+    host.wait_for_calls(2)
+    tab.page.clock.run_for(29_000)
+    assert len(shop.arguments) == 2
+    tab.page.clock.run_for(1_000)
+    host.wait_for_calls(3)
+    frame.evaluate(f"{hide} document.dispatchEvent(new Event('visibilitychange')); }}", False)
+    host.wait_for_calls(4)
+
+
 def test_view_reports_its_height(tab: Tab, host: AppHost, shop: AppShop) -> None:
     shop.ask(ORDER, SURE)
     view = host.mount(result=shop.result())

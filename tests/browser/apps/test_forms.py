@@ -159,6 +159,8 @@ def test_untouched_optional_fields_are_no_answers(plain: PlainHost) -> None:
     expect(view.get_by_role("radiogroup", name="Sure").get_by_label("No answer")).to_be_checked()
     press(view, "Answer")
     assert plain.replies(1)[0]["result"] == {"action": "accept", "content": {"some": []}}
+    plain.notify("ui/notifications/host-context-changed", locale="de-DE")
+    expect(view.locator("html")).to_have_attribute("lang", "de-DE")
 
 
 @pytest.mark.parametrize(
