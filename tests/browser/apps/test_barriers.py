@@ -121,6 +121,8 @@ def test_keyboard_alone_answers(tab: Tab, host: AppHost, shop: AppShop) -> None:
     view = host.mount(result=shop.result())
     expect(view.get_by_label("Name on the parcel")).to_be_visible()
     tab.press("Tab")
+    # The focus goes to another process.
+    expect(view.get_by_label("Name on the parcel")).to_be_focused()
     tab.page.keyboard.type("A")
     tab.press("Enter")
     expect(view.get_by_role("alert")).to_be_focused()

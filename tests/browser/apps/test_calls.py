@@ -132,7 +132,7 @@ def test_declining_keeps_every_question_unanswered(host: AppHost, shop: AppShop)
     assert {answer["action"] for answer in call.answers[0].values()} == {"decline"}
 
 
-def test_approval_is_awaited_and_its_decision_is_shown(tab: Tab, host: AppHost, shop: AppShop) -> None:
+def test_approval_is_awaited_and_its_decision_is_shown(host: AppHost, shop: AppShop) -> None:
     call = shop.ask(NAME)
     view = host.mount(result=shop.result())
     view.get_by_label("Name").fill("Ada")
@@ -149,9 +149,26 @@ def test_approval_is_awaited_and_its_decision_is_shown(tab: Tab, host: AppHost, 
     see(view, "Ended without a result")
     expect(view.locator(".notice").first).to_have_text("Refund 5? Rejected by finance.")
     expect(view.locator(".result")).to_have_text("Too\nmuch.")
-    expect(view.get_by_role("status")).to_have_text("Ended without a result")
+    # The user is still here, so the focus follows.
+    expect(view.get_by_role("heading", level=1)).to_be_focused()
     assert host.contexts == []
-    assert tab.page.evaluate("document.activeElement.tagName") == "IFRAME"
+
+
+def test_changes_leave_the_focus_in_the_chat(tab: Tab, host: AppHost, shop: AppShop) -> None:
+    call = shop.ask(NAME, instead=WorkingPage())
+    view = host.mount(result=shop.result())
+    expect(view.get_by_role("status")).to_have_text("Still working")
+    call.instead = None
+    see(view, "Your name?")
+    expect(view.get_by_role("status")).to_have_text("Your name?")
+    view.get_by_label("Name").fill("Ada")
+    host.tell("hold")
+    press(view, "Answer")
+    tab.page.evaluate("document.querySelector('h1').tabIndex = -1; document.querySelector('h1').focus()")
+    assert host.tell("release") == 1
+    see(view, "Done")
+    expect(view.get_by_role("status")).to_have_text("Done")
+    assert tab.page.evaluate("document.activeElement.tagName") == "H1"
 
 
 def test_second_view_gets_the_next_state(host: AppHost, shop: AppShop) -> None:
