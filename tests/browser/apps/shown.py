@@ -152,6 +152,10 @@ class AppHost:
         """Wait until the host has passed on so many calls of the view."""
         self.page.wait_for_function("(count) => calls >= count", arg=count)
 
+    def wait_for_held_call(self) -> None:
+        """Wait until a call of the view has arrived that the host holds back."""
+        self.page.wait_for_function("heldCalls() === 1")
+
     def height(self, name: str = "view") -> float:
         box = self.page.locator(f"iframe[name={name}]").evaluate("(frame) => frame.clientHeight")
         return float(box)
