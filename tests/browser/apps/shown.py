@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from playwright.sync_api import FrameLocator, Page
 from starlette.applications import Starlette
@@ -148,9 +148,9 @@ class AppHost:
         """Call a function of the host's page."""
         return self.page.evaluate("([name, values]) => window[name](...values)", [function, values])
 
-    def wait_for_calls(self, count: int) -> None:
-        """Wait until the host has passed on so many calls of the view."""
-        self.page.wait_for_function("(count) => calls >= count", arg=count)
+    def wait_for(self, kind: Literal["calls", "links", "contexts"], count: int = 1) -> None:
+        """Wait until the host has handled so many requests of the views."""
+        self.page.wait_for_function("([kind, count]) => counts[kind] >= count", arg=[kind, count])
 
     def wait_for_held_call(self) -> None:
         """Wait until a call of the view has arrived that the host holds back."""

@@ -118,6 +118,7 @@ def test_rounds_follow_each_other_and_the_model_is_told_once(host: AppHost, shop
         {"sure": {"action": "decline"}},
         {"check": {"action": "accept", "content": {"change": ""}}},
     ]
+    host.wait_for("contexts")
     assert host.opened == ["https://cinema.example/login?next=seat"]
     assert host.contexts == [("view", {"content": [{"type": "text", "text": TOLD}]})]
     secrets = [params for params in shop.arguments if params["arguments"]["ticket"] == TICKET]
@@ -191,6 +192,7 @@ def test_second_view_gets_the_next_state(host: AppHost, shop: AppShop) -> None:
     see(first, "Done")
     assert [list(answer) for answer in call.answers] == [["name"], ["sure"]]
     assert call.answers[0]["name"]["content"] == {"name": "Ada"}
+    host.wait_for("contexts")
     assert [name for name, _ in host.contexts] == ["second"]
 
 
@@ -244,6 +246,7 @@ def test_result_without_a_ticket_offers_its_link(host: AppHost) -> None:
     lines = f"This call waits.\nShow the user this link: {LINK}\nThen call continue_call."
     view = host.mount(result={"content": [{"type": "text", "text": lines}]})
     press(view, "Open shop.example")
+    host.wait_for("links")
     assert host.opened == [LINK]
     plain = host.mount("plain", result={"content": [{"type": "text", "text": lines}]}, without=["openLinks"])
     link = plain.get_by_role("link", name="Open shop.example")
@@ -275,6 +278,7 @@ def test_host_that_passes_on_no_answers_gets_the_link(host: AppHost, shop: AppSh
     view = host.mount(result=shop.result(), without=["serverTools"])
     expect(view.locator("main")).to_contain_text("Questions cannot be answered here")
     press(view, "Open the question page")
+    host.wait_for("links")
     assert (host.opened, shop.arguments) == ([LINK], [])
     view = host.mount("other", result=shop.result(link=None), without=["serverTools"])
     expect(view.locator("main")).to_contain_text("its link is in the chat")
@@ -293,6 +297,7 @@ def test_error_keeps_the_form_and_can_be_tried_again(host: AppHost, shop: AppSho
     expect(view.get_by_role("alert")).to_be_focused()
     expect(view.get_by_role("alert")).to_contain_text("we do not know whether your answer arrived")
     press(view, "Open the question page")
+    host.wait_for("links")
     assert host.opened == [LINK]
     expect(view.get_by_label("Name")).to_have_value("Ada")
     shop.is_down = False
@@ -332,12 +337,12 @@ def test_waiting_view_looks_less_and_less(tab: Tab, host: AppHost, shop: AppShop
     see(view, heading)
     for place, milliseconds in enumerate((1_000, 1_500, 2_250, 3_375, 5_063, 7_594, 10_000, 10_000), start=2):
         tab.page.clock.run_for(milliseconds)
-        host.wait_for_calls(place)
+        host.wait_for("calls", place)
     # Two failures are no reason to disturb the user.
     shop.is_down = True
     for place in (10, 11):
         tab.page.clock.run_for(10_000)
-        host.wait_for_calls(place)
+        host.wait_for("calls", place)
     see(view, heading)
     assert view.get_by_role("alert").count() == 0
     tab.page.clock.run_for(10_000)
@@ -379,6 +384,7 @@ def test_view_works_inside_of_the_inspectors_sandbox(tab: Tab, host: AppHost, sh
     view.get_by_label("Name").fill("Ada")
     press(view, "Answer")
     see(view, "Done")
+    host.wait_for("contexts")
     assert host.contexts == [("view", {"content": [{"type": "text", "text": TOLD}]})]
     expected = ("outside the document's <head>", "allow-scripts and allow-same-origin")
     tab.complaints[:] = [line for line in tab.complaints if not any(words in line for words in expected)]
@@ -393,13 +399,13 @@ def test_hidden_view_looks_less(tab: Tab, host: AppHost, shop: AppShop) -> None:
     hide = "(hidden) => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true }); "
     frame.evaluate(f"{hide} document.dispatchEvent(new Event('visibilitychange')); }}", True)
     tab.page.clock.run_for(1_000)
-    host.wait_for_calls(2)
+    host.wait_for("calls", 2)
     tab.page.clock.run_for(29_000)
     assert len(shop.arguments) == 2
     tab.page.clock.run_for(1_000)
-    host.wait_for_calls(3)
+    host.wait_for("calls", 3)
     frame.evaluate(f"{hide} document.dispatchEvent(new Event('visibilitychange')); }}", False)
-    host.wait_for_calls(4)
+    host.wait_for("calls", 4)
 
 
 def test_view_reports_its_height(tab: Tab, host: AppHost, shop: AppShop) -> None:
