@@ -79,7 +79,7 @@ class AppMessages:
     def _read(self, ctx: Request) -> dict[str, Any]:
         # Old addresses have the new document, so that the views of old conversations show what became of their calls.
         uri = (ctx.params or {})["uri"]
-        content = {"uri": uri, "mimeType": APP_MIME_TYPE, "text": document(), "_meta": {"ui": {"prefersBorder": True}}}
+        content = {"uri": uri, "mimeType": APP_MIME_TYPE, "text": document(), "_meta": {"ui": {"prefersBorder": False}}}
         result: dict[str, Any] = {"contents": [content]}
         return {**result, "ttlMs": 0, "cacheScope": "public", "resultType": "complete"} if _is_new(ctx) else result
 
