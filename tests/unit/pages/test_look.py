@@ -108,8 +108,9 @@ def test_templates_of_authors_take_the_place_of_ours(tmp_path: Path) -> None:
 
 def test_documentation_lists_every_template() -> None:
     root = Path(rendering.__file__).parent
-    page = (root.parents[1] / "docs" / "theming.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)) == {path.name for path in root.glob("templates/*")}
+    page = (root.parents[1] / "docs" / "question-pages.md").read_text(encoding="utf-8")
+    _, _, table = page.partition("\n| file | page |\n")
+    assert set(re.findall(r"^\| `([^`]+)`", table, re.MULTILINE)) == {path.name for path in root.glob("templates/*")}
 
 
 def every_page(renderer: PageRenderer) -> dict[str, str]:
@@ -140,7 +141,7 @@ def test_page_of_an_approval_says_why_an_answer_was_not_taken() -> None:
 
 def test_footer_of_the_documentation_is_on_every_page(tmp_path: Path) -> None:
     root = Path(rendering.__file__).parent
-    docs = (root.parents[1] / "docs" / "theming.md").read_text(encoding="utf-8")
+    docs = (root.parents[1] / "docs" / "question-pages.md").read_text(encoding="utf-8")
     for name, text in re.findall(r'\(folder / "([^"]+)"\)\.write_text\("""\\\n(.*?)"""\)', docs, re.DOTALL):
         (tmp_path / name).write_text(text)
     pages = every_page(PageRenderer(PageLook("Shop"), templates=tmp_path))
