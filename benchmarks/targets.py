@@ -140,7 +140,7 @@ async def measure_targets(
 
 
 HEAD: Final = "| work | compared with | must be | measured | 95 % | |\n|---|---|---|---|---|---|"
-"""The header of a Markdown table, as in docs/performance.md."""
+"""The header of a Markdown table, as in docs/comparison.md."""
 
 
 def line_of(verdict: Verdict) -> str:

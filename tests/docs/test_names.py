@@ -17,7 +17,7 @@ _DOTTED: Final = re.compile(r"(roundtrip(?:\.\w+)+)(?:\(.*\))?")
 _MEMBER: Final = re.compile(r"(?:await )?(ctx\.blocking|ctx|server)\.(\w+)\b.*")
 _NAME: Final = re.compile(r"_?[A-Za-z]\w+(?:\.\w+)*(?:\(\))?")
 _FOLDERS: Final = ("roundtrip", "tests", "specs", "benchmarks", "examples")
-_MAPS: Final = ("CONTRIBUTING.md", "docs/architecture.md", "docs/recipes.md")
+_MAPS: Final = ("CONTRIBUTING.md", "docs/architecture.md")
 """Pages about the code: every path and every single name in them must exist."""
 
 _READERS_FILES: Final = frozenset({"cinema.py", "tour.py", "test_cinema.py", "test_tour.py"})

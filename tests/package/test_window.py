@@ -66,7 +66,7 @@ def test_windows_begin_at_the_oldest_tried_versions() -> None:
         "pyproject.toml": [f'"{mcp}"'],
         "roundtrip/sdk.py": [mcp],
         "roundtrip/adapters/fastmcp_names.py": [fastmcp],
-        "docs/frameworks.md": [mcp, fastmcp, matrix(), *(f"`{one}`" for one in (*FRAMEWORKS.values(), *USED))],
+        "docs/stability.md": [mcp, fastmcp, matrix(), *(f"`{one}`" for one in (*FRAMEWORKS.values(), *USED))],
     }.items():
         text = (ROOT / path).read_text()
         assert [one for one in told if one not in text] == [], path

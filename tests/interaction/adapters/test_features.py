@@ -1,4 +1,4 @@
-"""The table of `docs/frameworks.md`: each feature works on a server class, or is rejected with a reason."""
+"""The table of `docs/moving.md`: each feature works on a server class, or is rejected with a reason."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ from tests.interaction.adapters.seats import Seats, ask_seats
 
 pytestmark = pytest.mark.anyio
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "frameworks.md"
+PAGE: Final = Path(__file__).parents[3] / "docs" / "moving.md"
 WORKS: Final = "works"
 
 
@@ -228,7 +228,7 @@ async def test_table_of_the_docs_is_true() -> None:
         cells = [await cell(feature, make) for make in HOSTS.values()]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     table = "\n".join(lines)
-    assert table in PAGE.read_text(encoding="utf-8"), f"the table of docs/frameworks.md should be:\n{table}"
+    assert table in PAGE.read_text(encoding="utf-8"), f"the table of docs/moving.md should be:\n{table}"
 
 
 @pytest.mark.parametrize(("attach", "kind"), [(install_in_fastmcp, FastMCP[Any]), (install, MCPServer[Any])])
