@@ -12,7 +12,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent.parent
 LANGUAGES: Final = frozenset({"bash", "dockerfile", "json", "mermaid", "python", "text", "yaml"})
 """What a fence may say. A block without a language, or a misspelt one, would escape the tests."""
 
-NEEDS_PACKAGES: Final = re.compile("Redis|docket|fast(api|mcp)|azure|mangum")
+NEEDS_PACKAGES: Final = re.compile("Redis|docket|fast(api|mcp)|azure|mangum|oidc_pages")
 """What a Python block mentions that runs only with packages of the extra `full`."""
 
 _FENCE: Final = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,})(?P<language>[^`\n]*)$")

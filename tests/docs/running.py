@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.docs.pages import name_of, python_blocks
+from tests.docs.pages import ROOT, name_of, python_blocks
 from tests.kit.hosts import own_loop
 
 __all__ = ["run_blocks"]
@@ -21,6 +21,8 @@ def run_blocks(page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setitem(sys.modules, module.__name__, module)
     # The first blocks of some pages are `cinema.py`, which later blocks import.
     monkeypatch.setitem(sys.modules, "cinema", module)
+    # Readers copy `oidc_pages.py` beside their server.
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT / "examples")])
     wrong: dict[str, str] = {}
     with own_loop():
         for block, output in python_blocks(page):

@@ -30,7 +30,7 @@ from tests.kit.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-PAGE: Final = ROOT / "docs" / "serverless.md"
+PAGE: Final = ROOT / "docs" / "serving.md"
 FILES: Final = {
     "cinema.py",
     "function.py",
@@ -39,7 +39,6 @@ FILES: Final = {
     "Dockerfile",
     "api/index.py",
     "vercel.json",
-    "requirements.txt",
     "function_app.py",
     "host.json",
 }

@@ -168,7 +168,7 @@ def test_page_shows_a_report_as_it_is_printed() -> None:
         trial=Trial("declined", 0.004),
         today=date(2026, 12, 1),
     )
-    page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     assert "\n".join(report.lines()) in page, "\n".join(report.lines())
     in_a_year = "\n".join(replace(report, today=report.today + timedelta(days=365)).lines())
     assert "days ago, so it may no longer be true; what the client declares decides." in in_a_year

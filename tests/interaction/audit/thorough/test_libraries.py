@@ -1,4 +1,4 @@
-"""The audit of roundtrip's server, the SDK's and FastMCP's, whose results are listed in docs/audit.md.
+"""The audit of roundtrip's server, the SDK's and FastMCP's, whose results are listed in specs/audit.md.
 
 `pytest tests/interaction/audit/thorough/test_libraries.py --snapshot-update` writes the results into the page.
 """
@@ -17,7 +17,7 @@ from tests.interaction.audit.libraries import TTL
 from tests.interaction.audit.thorough.libraries import LIBRARIES, ONCE, TASKS
 from tests.kit.hosts import ROOT
 
-PAGE: Final = ROOT / "docs" / "audit.md"
+PAGE: Final = ROOT / "specs" / "audit.md"
 COMMAND: Final = "pytest tests/interaction/audit/thorough/test_libraries.py --snapshot-update"
 USERS: Final = ({"authorization": "Bearer app/ada"}, {"authorization": "Bearer app/eve"})
 _MAX_FACT_CHARS: Final = 110
