@@ -17,14 +17,14 @@ import pytest
 
 from roundtrip.cli import main
 from tests.docs.pages import ROOT, blocks, name_of, pages, python_blocks
-from tests.docs.processes.shell import SECONDS, Shell, lines_of, on_a_free_port, shell_blocks
+from tests.docs.processes import tutorial
+from tests.docs.processes.shell import SECONDS, Shell, lines_of, shell_blocks
 from tests.kit.forks import commands_with
 from tests.package.installed import installed_by
 
 pytestmark = pytest.mark.timeout(600)
 
 README: Final = ROOT / "README.md"
-TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 TRACE: Final = ROOT / "docs" / "trace.md"
 AUDIT: Final = ROOT / "docs" / "audit.md"
 HIDING: Final = """\
@@ -77,17 +77,6 @@ def shell(tmp_path: Path, without_extras: dict[str, str], forking: Path) -> Iter
     shell.stop_services()
 
 
-def write_tutorial_programs(folder: Path) -> Path:
-    """Write the tutorial's Python blocks into the files that it names, and return its test."""
-    first, *more = [block.text for block, _ in python_blocks(TUTORIAL)]
-    (test,) = (text for text in more if text.startswith("import pytest\n"))
-    tour = [text for text in more if text != test]
-    (folder / "cinema.py").write_text(first)
-    (folder / "tour.py").write_text("\n".join(["from cinema import *", *tour]))
-    (folder / "test_tour.py").write_text(f"from tour import *\n{test}")
-    return folder / "test_tour.py"
-
-
 def test_readme_runs_from_top_to_bottom_without_extras(shell: Shell) -> None:
     ((program, _),) = python_blocks(README)
     (shell.folder / "cinema.py").write_text(program.text)
@@ -98,35 +87,8 @@ def test_readme_runs_from_top_to_bottom_without_extras(shell: Shell) -> None:
 
 
 def test_tutorial_runs_from_top_to_bottom_without_extras(shell: Shell) -> None:
-    write_tutorial_programs(shell.folder)
-    assert "Booked Solaris, middle row." in shell.run("python tour.py")
-    served = False
-    port, text = on_a_free_port("\n".join(block.text for block in shell_blocks(TUTORIAL)))
-    for line in text.splitlines():
-        if "pip install" in line or line.startswith("source "):
-            continue
-        if line.startswith("roundtrip call"):
-            assert "Booked Solaris, middle row." in shell.run_at_a_terminal(line, "middle\n")
-        elif "roundtrip serve" in line:
-            shell.serve(line, port)
-            served = True
-        else:
-            shell.run(line)
-    assert served
-    assert (shell.folder / "call.html").stat().st_size > 10_000
-
-
-def test_test_of_the_tutorial_passes_in_its_own_file(tmp_path: Path) -> None:
-    test = write_tutorial_programs(tmp_path)
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test.name],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-    assert ran.returncode == 0, ran.stdout
+    # The first three commands install roundtrip, and pytest needs an extra.
+    tutorial.run_commands(shell, [line for line in tutorial.commands()[3:] if not line.startswith("pytest")])
 
 
 def test_shell_blocks_on_traces_run_in_order(shell: Shell) -> None:
@@ -147,7 +109,7 @@ def test_shell_blocks_on_audits_print_what_the_page_says(shell: Shell) -> None:
     assert (shell.folder / "audit.xml").exists()
 
 
-RUN: Final = frozenset((README, TUTORIAL, TRACE, AUDIT))
+RUN: Final = frozenset((README, tutorial.PAGE, TRACE, AUDIT))
 NO_COMMAND: Final = re.compile(r"^[$%>] |^\(.*\) \$ |path/to")
 # An interactive zsh takes a remark for arguments.
 NOT_AS_IT_IS: Final = re.compile(r"(^|\s)#|<[a-z-]+>|\bID\b|\.\.\.|…|\bmy_")

@@ -1,23 +1,14 @@
-"""The page of the first project runs from top to bottom in a fresh environment, with at most eight commands."""
+"""The tutorial runs from top to bottom in a fresh environment, and needs at most eight commands for a green test."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 
-from tests.docs.pages import ROOT, blocks
-from tests.docs.processes.shell import Shell, on_a_free_port
+from tests.docs.processes.shell import Shell
+from tests.docs.processes.tutorial import PAGE, commands, run_commands
 from tests.kit.environments import Environment
-
-PAGE: Final = ROOT / "docs" / "loop.md"
-ANSWERS: Final = "2\nback\n"
-RESULT: Final = "Booked 2 seats for Solaris in the back row."
-
-
-def commands() -> list[str]:
-    return [line for block in blocks(PAGE) if block.language == "bash" for line in block.text.splitlines()]
 
 
 def until_green() -> list[str]:
@@ -50,23 +41,10 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.mark.timeout(600)
 def test_page_runs_from_top_to_bottom(shell: Shell) -> None:
-    port, text = on_a_free_port("\n".join(commands()[3:]))
-    served = False
-    for line in text.splitlines():
-        if line.startswith("roundtrip call"):
-            assert RESULT in shell.run_at_a_terminal(line, ANSWERS)
-        elif line.startswith("roundtrip dev"):
-            shell.open_playground(line)
-        elif "roundtrip serve" in line:
-            shell.serve(line, port)
-            served = True
-        else:
-            said = shell.run(line)
-            assert line != "pytest" or "1 snapshot passed" in said
-    assert served
+    run_commands(shell, commands()[3:])
 
 
-def test_files_of_the_page_are_those_of_a_project(shell: Shell) -> None:
+def test_page_names_each_file_of_a_project(shell: Shell) -> None:
     shell.run(until_green()[3])
     text = PAGE.read_text(encoding="utf-8")
     for path in shell.folder.rglob("*"):
