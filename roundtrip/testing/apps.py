@@ -116,9 +116,14 @@ def app_in(
     result: object, *, server: Callable[[], object], send: Callable[[LegRequest], Awaitable[LegResult]]
 ) -> AppView | None:
     """Return the app that a result opens; None for any other result."""
+    payload = payload_in(result)
+    return AppView(payload, server, send) if payload is not None else None
+
+
+def payload_in(result: object) -> Mapping[str, Any] | None:
+    """Return what a result has for an app; None for any other result."""
     meta = result.meta if isinstance(result, CallToolResult) else None
-    payload = mapping_of((meta or {}).get(APP_META))
-    return AppView(payload, server, send) if payload else None
+    return mapping_of((meta or {}).get(APP_META)) or None
 
 
 def state_in(result: object) -> State | None:
