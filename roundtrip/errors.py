@@ -467,7 +467,7 @@ class OtherArguments(BodyNotRun):
 
     template = (
         "{owner} was not run: another call with the same intent has other arguments; repeat the arguments of that "
-        "call, or change the arguments that identify the intent"
+        "call, wait until that call is over, or change the arguments that identify the intent"
     )
 
 

@@ -54,8 +54,8 @@ from roundtrip.tools.options import ToolSpec, mark_registered, spec_of
 
 if TYPE_CHECKING:
     from roundtrip.adapters import fastmcp_consent
-else:
-    load_on_use(globals(), "roundtrip.adapters.fastmcp_consent")
+
+load_on_use(globals(), "roundtrip.adapters.fastmcp_consent")
 
 __all__ = ["install", "signal"]
 

@@ -4,6 +4,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -35,7 +36,7 @@ def build_text(build: str | None) -> str:
         return "-"
     if _DIGEST.fullmatch(build):
         return build[:_MAX_DIGEST_CHARS]
-    return printable(build if len(build) <= _MAX_BUILD_CHARS else f"{build[:_MAX_BUILD_CHARS]}…")
+    return printable(shortened(build, _MAX_BUILD_CHARS))
 
 
 def printable(text: str, *, keep_newlines: bool = False) -> str:
@@ -48,6 +49,16 @@ def printable(text: str, *, keep_newlines: bool = False) -> str:
     if keep_newlines:
         return "\n".join(_escaped(line) for line in text.replace("\r\n", "\n").split("\n"))
     return _escaped(text)
+
+
+def shortened(text: str, longest: int, *, ending: str = "…") -> str:
+    """Return a text with an ending in place of what exceeds the longest allowed length."""
+    return text if len(text) <= longest else f"{text[:longest]}{ending}"
+
+
+def iso_text(at: float, *, timespec: str = "seconds") -> str:
+    """Return a time as ISO 8601 in UTC, such as `2026-07-28T12:00:00Z`."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def quoted(text: str) -> str:

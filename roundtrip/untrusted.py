@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
+from typing_extensions import TypeIs
+
 
 def mapping_of(value: object) -> Mapping[str, Any]:
     """Return a JSON object unchanged; an empty object for any other value."""
@@ -14,6 +16,11 @@ def mapping_of(value: object) -> Mapping[str, Any]:
 def list_of(value: object) -> list[Any]:
     """Return a list unchanged; an empty list for any other value."""
     return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def is_texts(value: object) -> TypeIs[list[str]]:
+    """Return True if a value is a list of strings."""
+    return isinstance(value, list) and all(isinstance(item, str) for item in cast("list[object]", value))
 
 
 def strict_json(text: str) -> Any:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from roundtrip.adapters import fastmcp_names
-else:
-    load_on_use(globals(), "roundtrip.adapters.fastmcp_names")
+
+load_on_use(globals(), "roundtrip.adapters.fastmcp_names")
 
 # The SDK's own logger, because `takes_tool` logs the SDK's message.
 logger = get_logger("mcp.server.mcpserver.tools.tool_manager")

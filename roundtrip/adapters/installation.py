@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from roundtrip.stored.worker import DistributedEngine
     from roundtrip.tasks import extension
     from roundtrip.tools import consent_rules
-else:
-    load_on_use(globals(), "roundtrip.server.probe", "roundtrip.tasks.extension", "roundtrip.tools.consent_rules")
+
+load_on_use(globals(), "roundtrip.server.probe", "roundtrip.tasks.extension", "roundtrip.tools.consent_rules")
 
 HostT = TypeVar("HostT")
 

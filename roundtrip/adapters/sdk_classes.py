@@ -62,8 +62,8 @@ from roundtrip.visibility.rules import Visibility
 if TYPE_CHECKING:
     from roundtrip.adapters import sdk_consent
     from roundtrip.tools import consent_rules
-else:
-    load_on_use(globals(), "roundtrip.adapters.sdk_consent", "roundtrip.tools.consent_rules")
+
+load_on_use(globals(), "roundtrip.adapters.sdk_consent", "roundtrip.tools.consent_rules")
 
 logger = logging.getLogger("mcp.server.mcpserver.server")
 

@@ -7,13 +7,11 @@ Calls have a label for each group that they wait for, so the store finds these c
 from __future__ import annotations
 
 import asyncio
-import base64
 import hmac
 import inspect
 import json
 import logging
 import math
-import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from contextvars import Context
@@ -37,6 +35,7 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.tasks import CallEntry, EntrySummary
 from roundtrip.legs.extensions import LegExtension, LegPart, OpenLeg
 from roundtrip.limited_logs import LOG
+from roundtrip.machine.journal import from_text, to_text
 from roundtrip.questions.markers import ExternalMarker
 from roundtrip.stored.book import CallBook, reaching_store
 from roundtrip.stored.content import CallNotChanged, already_ended, is_call_id, split_id
@@ -61,7 +60,7 @@ _THREADS: Final = Pool(4)
 tools need.
 """
 _STOP_SECONDS: Final = 2.0
-_MARK: Final = re.compile(r"[A-Za-z0-9_-]{1,800}", re.ASCII)
+_MAX_MARK_CHARS: Final = 800
 
 
 class ShownApproval(NamedTuple):
@@ -511,8 +510,7 @@ def _record_of(content: CallContent, approval_id: str) -> Record | None:
 
 
 def _mark_of(summary: EntrySummary) -> str:
-    text = json.dumps([summary.created, summary.call_id])
-    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+    return to_text(json.dumps([summary.created, summary.call_id]).encode())
 
 
 def _position_of(mark: str) -> tuple[float, str]:
@@ -521,9 +519,7 @@ def _position_of(mark: str) -> tuple[float, str]:
     Raises:
         ValueError: The text is not a mark.
     """
-    if _MARK.fullmatch(mark) is None:
-        raise ValueError("not a mark from this inbox")
-    place: Any = json.loads(base64.urlsafe_b64decode(mark + "=" * (-len(mark) % 4)))
+    place: Any = json.loads(from_text(mark)) if len(mark) <= _MAX_MARK_CHARS else None
     match place:
         case [float(created), str(call_id)] if math.isfinite(created) and is_call_id(call_id):
             return created, call_id

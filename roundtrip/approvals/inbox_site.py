@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -25,7 +24,7 @@ from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.pages.controls import Posted
 from roundtrip.pages.forms import TOKEN, PostUnreadable
 from roundtrip.pages.responses import RETRY_HEADERS, BodyTooLong, PageSite, SiteOptions, read_body
-from roundtrip.text import printable
+from roundtrip.text import iso_text, printable
 from roundtrip.untrusted import mapping_of
 
 if TYPE_CHECKING:
@@ -273,10 +272,6 @@ def _mistake_in(choice: Choice, reason: str, approval: ShownApproval) -> str | N
     return _LONG_REASON if len(reason) > _MAX_REASON_CHARS else None
 
 
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 def _view_for_list(approval: ShownApproval) -> dict[str, Any]:
     """Return an approval for the list template. Long texts are truncated, because callers write some of them."""
     heading = approval.message.partition("\n")[0]
@@ -300,11 +295,11 @@ def _view_for_page(approval: ShownApproval) -> dict[str, Any]:
 
 
 def _moment(at: float) -> dict[str, str]:
-    text = _iso(at)
+    text = iso_text(at)
     return {"iso": text, "text": f"{text[:10]} {text[11:16]} UTC"}
 
 
 def _as_data(approval: ShownApproval) -> dict[str, Any]:
     """Return an approval as the API returns it."""
     shown = ((name, getattr(approval, name)) for name in _API_FACTS)
-    return {name: _iso(value) if name in _TIMES else value for name, value in shown if value is not None}
+    return {name: iso_text(value) if name in _TIMES else value for name, value in shown if value is not None}

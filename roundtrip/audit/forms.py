@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from jsonschema import Draft202012Validator, SchemaError
 
 from roundtrip.audit.findings import ToolNotes
-from roundtrip.untrusted import list_of, mapping_of
+from roundtrip.untrusted import is_texts, list_of, mapping_of
 
 _PRIMITIVES: Final = frozenset({"string", "number", "integer", "boolean"})
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
@@ -57,21 +57,17 @@ def _is_primitive(shape: Mapping[str, Any], items: Mapping[str, Any]) -> bool:
 
 def _is_enum(shape: Mapping[str, Any], items: Mapping[str, Any]) -> bool:
     if shape.get("type") == "array":
-        return _are_texts(items.get("enum")) or _are_titled(items.get("anyOf"))
+        return is_texts(items.get("enum")) or _are_titled(items.get("anyOf"))
     if shape.get("type") != "string":
         return False
-    return _are_texts(shape.get("enum")) or _are_titled(shape.get("oneOf"))
-
-
-def _are_texts(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(value, str) for value in cast("list[Any]", values))
+    return is_texts(shape.get("enum")) or _are_titled(shape.get("oneOf"))
 
 
 def _are_titled(options: Any) -> bool:
-    if not isinstance(options, list):
-        return False
-    shapes = [mapping_of(option) for option in cast("list[Any]", options)]
-    return all(isinstance(one.get("const"), str) and isinstance(one.get("title"), str) for one in shapes)
+    shapes = [mapping_of(option) for option in list_of(options)]
+    return isinstance(options, list) and all(
+        isinstance(one.get("const"), str) and isinstance(one.get("title"), str) for one in shapes
+    )
 
 
 def _allows_null(shape: Mapping[str, Any]) -> bool:

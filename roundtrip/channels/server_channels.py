@@ -74,7 +74,8 @@ class ServerChannels:
 
         Args:
             given: The author's option. None means `form` and those page channels for which `pages` has the settings.
-                `local` needs `local=`, `url` needs `base_url=`, and `app` and `link` also need `authenticate=`.
+                `local` needs `local=`, `url` needs `base_url=`, and `link` also needs `authenticate=`. `app` comes with
+                `link`.
             pages: The question page settings.
             knows_users: False if the server never knows its callers.
 
@@ -83,8 +84,11 @@ class ServerChannels:
             ValueError: The option has an unknown channel, or a channel that the server cannot serve.
         """
         if given is None:
-            served = filter(lambda name: _lack_of(name, pages, knows_users=True) is None, _PAGE_CHANNELS)
-            names: frozenset[ChannelName] = frozenset({"form", *served})
+            needed: dict[ChannelName, ChannelName] = {"app": "link"}
+            served: list[ChannelName] = [
+                each for each in _PAGE_CHANNELS if _lack_of(needed.get(each, each), pages, knows_users=True) is None
+            ]
+            names: frozenset[ChannelName] = frozenset[ChannelName](("form", *served)) - _turned_off(pages)
         else:
             names = _check_names(given, pages, knows_users=knows_users)
         if pages is None:
@@ -269,21 +273,25 @@ def _check_names(given: Any, pages: Pages | None, *, knows_users: bool) -> froze
     return frozenset(names)
 
 
+def _turned_off(pages: Pages | None) -> frozenset[ChannelName]:
+    return frozenset() if pages is None or pages.app else frozenset(("app",))
+
+
 def _lack_of(name: ChannelName, pages: Pages | None, *, knows_users: bool) -> tuple[str, str] | None:
     """Return what a server lacks for a channel, and how to fix it; None if the server can serve the channel."""
     if name not in _PAGE_CHANNELS:
         return None
+    if name in _FOR_KNOWN_USERS and not knows_users:
+        return "with principal=False", f"{name!r} is only for the call's user, so the server must know the user"
+    if name == "app":
+        return ("with Pages(app=False)", "remove one of the two") if _turned_off(pages) else None
     if pages is None:
         return "without pages", "add pages=Pages(...)"
     if name == "local":
         return None if pages.local else ("without local pages", "add Pages(local=True)")
     if pages.base_url is None:
         return "without a browser address", "add Pages(base_url=...)"
-    if name in _FOR_KNOWN_USERS and pages.authenticate is None:
+    if name == "link" and pages.authenticate is None:
         why = "a model reads the link, so the page must open only for the call's user"
         return "without Pages(authenticate=...)", why
-    if name in _FOR_KNOWN_USERS and not knows_users:
-        return "with principal=False", f"{name!r} is only for the call's user, so the server must know the user"
-    if name == "app" and not pages.app:
-        return "with Pages(app=False)", "remove one of the two"
     return None

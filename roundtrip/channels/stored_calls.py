@@ -149,7 +149,8 @@ class StoredCalls(LegExtension):
         if pages is not None and pages.base_url is not None:
             self.site = stored_pages.StoredPages(pages, pages.base_url, name=name, book=service.book)
         self._apps: app_calls.Apps | None = None
-        self._in_app: AskInApp | None = app_messages.ask_in_app if pages is not None and pages.app else None
+        has_apps = "app" in channels.names or (pages is not None and bool(pages.app))
+        self._in_app: AskInApp | None = app_messages.ask_in_app if has_apps else None
         if pages is not None and "local" in channels.names:
             self._local = local_pages.LocalPages(pages, name=name, book=service.book, system=legs.parts.system)
             service.stops_first.append(self._local.stop)
@@ -177,7 +178,7 @@ class StoredCalls(LegExtension):
         service.prepare = stored.prepare_task
         if stored.site is not None:
             stored.site.serve_on(server)
-        if pages is not None and pages.app:
+        if stored._in_app is not None:
             messages = app_messages.AppMessages(
                 lists_tools="app" in channels.names, lists_always=channels.takes_any_for_app
             )
@@ -207,9 +208,10 @@ class StoredCalls(LegExtension):
         # Not traced, because its arguments and results contain handles and page addresses.
         stored.continuing = host.find(CONTINUE_TOOL, None)
         host.desk.untraced.add(stored.continuing)
-        if pages is not None and "app" in channels.names:
+        if "app" in channels.names:
             link_of = stored.site.url_of if stored.site is not None and stored.gives_links else None
-            stored._apps = app_calls.install(pages, host, service, link_of)
+            stored._apps = app_calls.Apps(pages, name=host.low_level.name, service=service, link_of=link_of)
+            stored._apps.serve_on(host)
         stored.own = frozenset(host.desk.untraced)
         return stored
 

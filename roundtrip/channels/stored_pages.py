@@ -26,7 +26,7 @@ from roundtrip.pages.handler import QuestionPages
 from roundtrip.pages.responses import SiteOptions
 from roundtrip.pages.settings import Pages
 from roundtrip.stored.book import CallBook, StoredView, reaching_store
-from roundtrip.stored.content import CallChannel, CallContent, split_id
+from roundtrip.stored.content import CallContent, split_id
 from roundtrip.stored.desk import HostServer
 
 _LOST: Final = (
@@ -56,7 +56,7 @@ class CallsOfSite:
         *,
         is_local: bool = False,
         knows_readers: bool = False,
-        secret_of: Callable[[CallChannel], str] = lambda channel: channel.page_secret,
+        secret_of: Callable[[CallContent], str] = lambda content: content.channel.page_secret,
     ) -> None:
         self._book = book
         self._is_local = is_local
@@ -65,7 +65,7 @@ class CallsOfSite:
 
     def ticket_of(self, view: StoredView) -> str:
         """Return the ticket of a call's page."""
-        return f"{view.entry.call_id}.{self._secret_of(view.content.channel)}"
+        return f"{view.entry.call_id}.{self._secret_of(view.content)}"
 
     def changes(self, ticket: str) -> AbstractContextManager[NextChange]:
         """Listen for changes to a ticket's call."""
@@ -157,7 +157,7 @@ class CallsOfSite:
             view = await self._book.find(call_id)
         if view is None or view.content.channel.is_local != self._is_local:
             return None
-        content, expected = view.content, self._secret_of(view.content.channel)
+        content, expected = view.content, self._secret_of(view.content)
         if not expected or not hmac.compare_digest(expected.encode(), secret.encode("utf-8", "replace")):
             return None
         if self._knows_readers and (

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from roundtrip.docket import dependencies
     from roundtrip.legs.extensions import LegExtension
     from roundtrip.legs.functions import FunctionSignature
-else:
-    load_on_use(globals(), "roundtrip.docket.dependencies")
+
+load_on_use(globals(), "roundtrip.docket.dependencies")
 
 _PACKAGES: Final = ("docket", "uncalled_for")
 _FILLED: Final = frozenset(("Timeout", "Retry", "ExponentialRetry", "Progress", "TaskKey", "TaskLogger"))

@@ -474,7 +474,7 @@ def _apps(seen: Observed) -> Iterator[_Entry]:
         advice = "Remove app=False from Pages(...), and add 'app' to channels= if you set it."
         yield Level.NOTE, f"{_APP_HOSTS} get a link to a question page", advice
     elif "url" in channels:
-        yield Level.NOTE, f"{_APP_HOSTS} get an error", "Add Pages(authenticate=...), and principal= for the server."
+        yield Level.NOTE, f"{_APP_HOSTS} get an error", "Add Pages(authenticate=...), or 'app' to channels=."
 
 
 def _facts(seen: Observed) -> list[Facts]:

@@ -6,6 +6,7 @@ JSON parsing blocks the event loop, and its time grows with the number of values
 
 import logging
 from abc import ABC, abstractmethod
+from http import HTTPStatus
 from typing import Any, Final, TypedDict
 
 from mcp.server import MCPServer
@@ -26,8 +27,6 @@ _limited_log = LimitedLog(logger)
 
 MAX_JSON_VALUES: Final = 50_000
 _HARMLESS_BYTES: Final = 2 * MAX_JSON_VALUES
-_TOO_LARGE_STATUS: Final = 413
-_TOO_LARGE_TEXT: Final = "Request body has too many JSON values"
 
 
 class AroundPosts(ABC):
@@ -152,7 +151,8 @@ class BoundedJson(AroundPosts):
         whole = await receive()
         if has_too_many_values(whole.get("body", b"")):
             _limited_log.warning("rejected a request with more than %d JSON values", MAX_JSON_VALUES)
-            await PlainTextResponse(_TOO_LARGE_TEXT, _TOO_LARGE_STATUS)(scope, receive, send)
+            response = PlainTextResponse("Request body has too many JSON values", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            await response(scope, receive, send)
             return
         await self._app(scope, replaying([whole], receive), send)
 
@@ -176,6 +176,12 @@ async def read_body(receive: Receive, max_body: int) -> tuple[list[Message], byt
             whole = bytes(body)
             received: Message = {"type": "http.request", "body": whole, "more_body": has_more}
             return [received], None if has_more or len(whole) > max_body else whole
+
+
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Receive and drop messages until the client disconnects."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def replaying(received: list[Message], receive: Receive) -> Receive:

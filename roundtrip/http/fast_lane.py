@@ -53,7 +53,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
 
-from roundtrip.http.connections import has_too_many_values, read_body, replaying
+from roundtrip.http.connections import has_too_many_values, read_body, replaying, wait_for_disconnect
 from roundtrip.sdk import RequestChannel, RestartingManager, missing_names
 from roundtrip.threads.loops import is_on_asyncio
 
@@ -455,7 +455,7 @@ class _Stream:
     def _watch(self) -> None:
         self._last = self._loop.time()
         self._timer = self._loop.call_later(_PING_SECONDS, self._begin_pings)
-        self._disconnect_watch = self._loop.create_task(_wait_for_disconnect(self._receive))
+        self._disconnect_watch = self._loop.create_task(wait_for_disconnect(self._receive))
         self._disconnect_watch.add_done_callback(self._cancel)
 
     def _begin_pings(self) -> None:
@@ -531,9 +531,3 @@ def _asyncio_scope_class() -> type[anyio.CancelScope]:
 
 def _event(message: bytes) -> bytes:
     return b"event: message\r\ndata: " + message + b"\r\n\r\n"
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    """Wait until the client disconnects."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

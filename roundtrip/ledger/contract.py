@@ -39,7 +39,9 @@ class ClaimStatus(Enum):
     UNKNOWN = "unknown"
     """The body began, and its outcome is unknown."""
     CONFLICT = "conflict"
-    """An earlier claim had another digest. The answer contains nothing else."""
+    """An earlier claim had another digest. The answer contains this digest, and the epoch. If the entry is free or
+    settled, the answer also contains the result or the lapsed decline, and the notes.
+    """
 
 
 STATUS_OF: Final[Mapping[EntryState, ClaimStatus]] = {
@@ -61,7 +63,9 @@ class ClaimAnswer:
     """The `answers_digest` that the holder passed when it claimed the call."""
     result: str | None = None
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The values that earlier holders noted; empty unless the claim was granted."""
+    """The values that earlier holders noted; empty unless the claim was granted, or conflicts with a free or settled
+    entry.
+    """
     epoch: int = field(default=0, compare=False)
     """The number of the claim that was granted, or of the claim that the answer describes. Each new claim gets a
     greater number. The holder passes its number with every write.
@@ -121,10 +125,12 @@ class Ledger(Protocol):
                 free again. So the holder must claim the entry again, without `tentative`, right before the body begins.
                 A tentative claim that arrives after the body began changes nothing.
             account: The entry's owner. A ledger with a size limit does not let one account fill it.
-            is_bound: If the entry has another `answers_digest`, answer `CONFLICT` and change nothing. A free entry
-                without notes has no digest.
+            is_bound: If the entry has another `answers_digest`, answer `CONFLICT` and change nothing. A free entry has
+                no digest if all its notes are empty.
             notes: Values to note if the claim is granted. The answer's notes include them.
-            voids: If the entry is settled and has this epoch, drop its result first, and keep its notes.
+            voids: If the entry is settled and has this epoch, drop its result first, and keep its notes. If the claim
+                is bound, and the entry is free or settled with this epoch and another digest, drop the result and the
+                digest first, and empty all notes.
         """
         ...
 

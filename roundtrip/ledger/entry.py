@@ -57,6 +57,11 @@ class LedgerEntry:
         lease = self.lapses - now if status in (ClaimStatus.RUNNING, ClaimStatus.DECLINED) else math.inf
         return ClaimAnswer(status, self.answers_digest, self.result, epoch=self.epoch, lease=lease)
 
+    def conflict(self, has_ended: bool) -> ClaimAnswer:
+        """Return the entry as a claim with another digest sees it."""
+        result, notes = (self.result, dict(self.notes)) if has_ended else (None, {})
+        return ClaimAnswer(ClaimStatus.CONFLICT, self.answers_digest, result, notes, self.epoch)
+
     def listed(self, key: str) -> ListedEntry:
         """Return the entry in the form of `ListsEntries`."""
         return ListedEntry(key, self.answers_digest, self.epoch, self.result, dict(self.notes))
@@ -90,7 +95,7 @@ class EntryLedger(ABC):
 
         Args:
             key: The entry's key.
-            work: The function. It may add notes but must not remove any.
+            work: The function. It may add and change notes but must not remove any.
             with_notes: True if the function reads the notes. Otherwise the entry may be loaded without its notes.
 
         Raises:
@@ -119,9 +124,12 @@ class EntryLedger(ABC):
         """Implement `Ledger.claim`."""
 
         def claim(entry: LedgerEntry, now: float) -> ClaimAnswer:
-            is_other = is_bound and entry.answers_digest != answers_digest
-            if is_other and (entry.notes or entry.state is not EntryState.FREE):
-                return ClaimAnswer(ClaimStatus.CONFLICT)
+            has_digest = entry.state is not EntryState.FREE or any(entry.notes.values())
+            if is_bound and has_digest and entry.answers_digest != answers_digest:
+                has_ended = entry.state in (EntryState.FREE, EntryState.SETTLED)
+                if not has_ended or entry.epoch != voids:
+                    return entry.conflict(has_ended)
+                entry.notes = dict.fromkeys(entry.notes, "")
             if entry.epoch == voids:
                 entry.apply(EntryEvent.VOID)
             # The holder's body began before the lease lapsed, so apply `START` even if the claim is tentative.

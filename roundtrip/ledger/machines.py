@@ -37,7 +37,10 @@ class EntryEvent(TableName):
     REOPEN = named(
         "reopen", 'A leg claims the call again, because the tool allows a second run (`on_unknown="rerun"`).'
     )
-    VOID = named("void", "A leg drops a result that no longer counts, and claims the call again. The notes stay.")
+    VOID = named(
+        "void",
+        "A leg drops a result that no longer counts, and claims the call again. With equal digests, the notes stay.",
+    )
     FORGET = named("forget", "The retention time has passed, and the entry is deleted with its notes.")
 
 

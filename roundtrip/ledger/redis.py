@@ -38,9 +38,18 @@ _CLAIM: Final = RedisScript(
     + "local digest, holder, lease, keep, event, rerun, buried, is_bound, voids = unpack(ARGV)"
     + _BURY
     + """
--- A free entry with more fields than these has notes. A lapsed decline still has its result.
-if is_bound == '1' and e[5] ~= digest and (state ~= 'free' or redis.call('HLEN', KEYS[1]) > (e[6] and 6 or 5)) then
-  return {'conflict'}
+local notes = {}
+if is_bound == '1' and e[5] and e[5] ~= digest then
+  local fields, has_ended = redis.call('HGETALL', KEYS[1]), state == 'free' or state == 'settled'
+  for i = 1, #fields, 2 do
+    if string.sub(fields[i], 1, 1) == ':' and fields[i + 1] ~= '' then
+      table.insert(notes, fields[i])
+      table.insert(notes, '')
+    end
+  end
+  if (state ~= 'free' or #notes > 0) and not (has_ended and e[3] == voids) then
+    return {'conflict', e[5], has_ended and e[6], 0, e[3], has_ended and fields or {}}
+  end
 end
 if e[3] == voids then state = target[state .. ' void'] or state end
 if rerun == '1' then
@@ -53,8 +62,9 @@ if not claimed then return {state, e[5], e[6], e[4] - now, e[3]} end
 local epoch = e[3]
 if is_free then epoch = string.format('%.0f', math.max((e[3] or 0) + 1, t[1] * 1000000 + t[2])) end
 -- Before all other writes: Redis with full memory rejects it only as the first write of a script.
+for i = 10, #ARGV do table.insert(notes, ARGV[i]) end
 redis.call('HSET', KEYS[1], 'state', claimed, 'holder', holder, 'epoch', epoch, 'digest', digest, 'lapses', now + lease,
-  unpack(ARGV, 10))
+  unpack(notes))
 if is_free then redis.call('HDEL', KEYS[1], 'result') end
 redis.call('PEXPIRE', KEYS[1], keep)
 return {'granted', digest, false, 0, epoch, redis.call('HGETALL', KEYS[1])}
@@ -270,15 +280,13 @@ def _parse_answer(answer: Any) -> ClaimAnswer | None:
     if not answer:
         return None
     try:
-        if answer == [b"conflict"]:
-            return ClaimAnswer(ClaimStatus.CONFLICT)
-        state, digest, result, lease, epoch, *granted = answer
-        if not granted:
-            text = None if result is None else redis_text(result)
+        state, digest, result, lease, epoch, *noted = answer
+        text = None if result is None else redis_text(result)
+        if not noted:
             status = STATUS_OF[EntryState(redis_text(state))]
             return ClaimAnswer(status, redis_text(digest), text, epoch=int(epoch), lease=lease / 1000)
-        notes = _notes_of(_texts_of(granted[0]))
-        return ClaimAnswer(ClaimStatus.GRANTED, redis_text(digest), notes=notes, epoch=int(epoch))
+        notes = _notes_of(_texts_of(noted[0]))
+        return ClaimAnswer(ClaimStatus(redis_text(state)), redis_text(digest), text, notes, int(epoch))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise LedgerDown("the ledger on Redis cannot be used: an entry has an unknown format") from error
 

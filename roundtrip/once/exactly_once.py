@@ -293,14 +293,14 @@ class LedgerClaim(Lease):
     def _seal(self, text: str, use: str) -> str:
         return seal_text(self.sealer, text, self.key, self._digest, use, hint=self.hint)
 
-    def _open(self, stored: str, use: str) -> str:
-        """Open a text that the ledger stored.
+    def _open(self, stored: str, use: str, digest: str | None = None) -> str:
+        """Open a text that the ledger stored, perhaps in an entry with another digest.
 
         Raises:
             LedgerUnavailable: No key of this server opens the text.
         """
         try:
-            return open_text(self.sealer, stored, self.key, self._digest, use)
+            return open_text(self.sealer, stored, self.key, digest or self._digest, use)
         except (TokenRejected, ValueError) as error:
             logger.error(
                 "no key of this server opens the ledger's entry for %s; all instances that share a ledger "

@@ -24,7 +24,7 @@ from roundtrip.once.intents import IntentClaim, IntentEnd
 from roundtrip.tools.promises import TaskMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from roundtrip.engine.leg import Leg
     from roundtrip.engine.silent_body import Execute
@@ -49,6 +49,8 @@ class Kept:
     """The claim that the leg has kept, because its call will be stored."""
     voids: int | None = None
     """The epoch of a stored call that has ended without a result."""
+    stored_nothing: Callable[[str], Awaitable[bool]] | None = None
+    """Returns True if a stored call has come to nothing, so that other arguments may begin a new call."""
     computed: Mapping[str, Computed] = field(default_factory=dict[str, Computed])
     """What this stored call had computed. The next call does not run its steps again."""
 
@@ -171,6 +173,7 @@ class IntentPart(LegPart):
             # Until then, more legs of the call may arrive.
             kept_for=max(intent.keep, retention_seconds(leg)),
             voids=kept.voids if kept is not None else None,
+            stored_nothing=kept.stored_nothing if kept is not None else None,
             former_claim=self._former,
         )
         claim.protect(parts.protection, account_of(leg))

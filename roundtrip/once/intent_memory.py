@@ -206,6 +206,18 @@ class IntentMemory:
         self._again = []
         return self.text_of(newest)
 
+    def came_to_nothing(self, text: str, *, is_over: bool) -> bool:
+        """Return True if the memory's call has computed nothing, and has ended or is too old.
+
+        Raises:
+            TokenRejected: No key opens the memory's journal.
+        """
+        stored = json.loads(text)
+        journal = self.codec.read(from_text(stored["journal"]))
+        renewed = self.renew(journal, is_over)
+        # A build without intents may still run a call that it began.
+        return renewed.call_id != journal.call_id and not renewed.computed and not stored["former"]
+
     def after(self, journal: Journal) -> str | None:
         """Return the memory after a leg that has asked; None if it must stay as it is."""
         # A leg that repeats earlier rounds has a part of the journal, so keep the whole one.

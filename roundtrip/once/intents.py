@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -56,7 +56,9 @@ class IntentClaim(LedgerClaim):
     kept_for: float
     """Seconds for which the intent's end is kept."""
     voids: int | None = None
-    """The epoch of a stored call's result that no longer counts."""
+    """The epoch of a stored call's result that no longer counts, or of a call that came to nothing."""
+    stored_nothing: Callable[[str], Awaitable[bool]] | None = None
+    """Returns True if a stored call has come to nothing. It is None if this server has no stored calls."""
     call_id: str = ""
     """The call that the leg continues."""
     recalled_from: str | None = None
@@ -89,21 +91,26 @@ class IntentClaim(LedgerClaim):
         Raises:
             StillRunning: Another leg still has the claim when the wait ends.
             OutcomeUnknown: The body began, and its outcome is unknown.
-            OtherArguments: Another call has the same intent, with other arguments.
+            OtherArguments: Another call has the same intent, with other arguments, and has not come to nothing.
             AnsweredOtherwise: The request answers a question that another request has answered otherwise.
             LedgerUnavailable: The ledger is down, or no key of this server opens its entry.
             Exception: The error of the earlier run.
         """
         self._digest, self._is_firm = digest, at_once
         adopted: list[Adopted] = []
+        is_renewed = self.voids is not None
 
         def read(answer: ClaimAnswer) -> None:
             if answer.status is ClaimStatus.GRANTED:
-                adopted.append(self._adopt(answer.notes, journal, responses))
+                adopted.append(self._adopt(answer.notes, journal, responses, is_renewed))
                 self._terms = self.memory.terms
                 self._read_notes(answer)
 
         answer = await self._enter(read)
+        # Only a call that begins may take over an intent. A token belongs to its own arguments.
+        if answer.status is ClaimStatus.CONFLICT and journal is None and await self._came_to_nothing(answer):
+            self.voids = answer.epoch
+            answer = await self._enter(read)
         if adopted:
             self.renew_in_time()
             found = await self._claim_formers(adopted[0], journal, responses)
@@ -115,6 +122,31 @@ class IntentClaim(LedgerClaim):
         if answer.status is ClaimStatus.UNKNOWN or answer.result is None:
             raise OutcomeUnknown(self.owner)
         return self._recall(answer, answer.result, journal, responses)
+
+    async def _came_to_nothing(self, answer: ClaimAnswer) -> bool:
+        """Return True if the call with the other arguments has ended without a run, and has computed nothing.
+
+        Raises:
+            LedgerUnavailable: The stored calls cannot be read, or no key of this server opens the entry.
+        """
+        digest, text = answer.answers_digest, answer.notes.get(MEMORY_NOTE)
+        if any(value and name != MEMORY_NOTE for name, value in answer.notes.items()):
+            return False
+        result = answer.result
+        end: dict[str, Any] = json.loads(self._open(result, "result", digest)) if result is not None else {}
+        is_over = "declined" in end
+        if "stored" in end and self.stored_nothing is not None:
+            try:
+                is_over = await self.stored_nothing(end["stored"])
+            except LedgerDown as error:
+                logger.error("%s", error)
+                raise LedgerUnavailable(self.owner) from error
+        if not text or (end and not is_over):
+            return is_over
+        try:
+            return self.memory.came_to_nothing(self._open(text, MEMORY_NOTE, digest), is_over=is_over)
+        except TokenRejected as error:
+            raise IntentUnreadable(self.owner) from error
 
     def _recall(self, answer: ClaimAnswer, result: str, journal: Journal | None, responses: Responses) -> IntentEnd:
         """Return the recorded end of the intent."""
@@ -137,11 +169,13 @@ class IntentClaim(LedgerClaim):
         recalled = result_from(stored)
         return Finished(recalled.model_copy(update={"meta": {**(recalled.meta or {}), RECALLED_META: stored["at"]}}))
 
-    def _adopt(self, notes: Mapping[str, str], token: Journal | None, responses: Responses) -> Adopted:
+    def _adopt(
+        self, notes: Mapping[str, str], token: Journal | None, responses: Responses, is_renewed: bool
+    ) -> Adopted:
         text = notes.get(MEMORY_NOTE)
-        text = self._open(text, MEMORY_NOTE) if text is not None else None
+        text = self._open(text, MEMORY_NOTE) if text else None
         try:
-            return self.memory.adopt(text, token, responses, is_over=self.voids is not None)
+            return self.memory.adopt(text, token, responses, is_over=is_renewed)
         except AnsweredOtherwise:
             if (changed := self.memory.without_repeats(text)) is not None:
                 self._release_notes = {MEMORY_NOTE: self._seal(changed, MEMORY_NOTE)}
@@ -303,8 +337,8 @@ class IntentClaim(LedgerClaim):
         return {**outcome, "given": self.memory.given, "call": self.call_id, "at": at}
 
     @override
-    def _open(self, stored: str, use: str) -> str:
+    def _open(self, stored: str, use: str, digest: str | None = None) -> str:
         try:
-            return super()._open(stored, use)
+            return super()._open(stored, use, digest)
         except LedgerUnavailable as error:
             raise IntentUnreadable(self.owner) from error

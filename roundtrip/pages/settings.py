@@ -105,9 +105,10 @@ class Pages:
             that user. It can also return a login response, such as a redirect, or None, which becomes a 401. If it is
             set, only the user whose client made the call can open the call's page. If it is not set, anyone with the
             address can open a page, and roundtrip gives addresses only to clients that show links to their users.
-        app: True to ask inside the conversation if the client shows MCP Apps, and no forms. This needs `base_url` and
-            `authenticate`. "always" lists the app to every client, because the capabilities of clients on 2025-11-25
-            are unknown if the server keeps no sessions. False turns apps off.
+        app: True to ask inside the conversation if the client shows MCP Apps, and no forms. "always" lists the app to
+            every client, because the capabilities of clients on 2025-11-25 are unknown if the server keeps no
+            sessions. "handle" also lets an app that got no ticket open its call with the handle, which the model knows.
+            False turns apps off.
         from_round: The first round that uses a page if the client can show links. Clients stop a call after ten rounds.
         wait: How many seconds a request waits for the user before the server replies to it.
         message: The text that clients show with the link.
@@ -125,7 +126,7 @@ class Pages:
     base_url: str | None = None
     local: bool | Callable[[str], object] = False
     authenticate: Callable[[Request], Awaitable[AccessToken | str | Response | None]] | None = None
-    app: bool | Literal["always"] = True
+    app: bool | Literal["always", "handle"] = True
     from_round: int = 6
     wait: float = DEFAULT_WAIT_SECONDS
     message: str = "Please answer on this page."
@@ -140,8 +141,8 @@ class Pages:
             raise TypeError(f"templates must be the path of a folder, got {type(self.templates).__name__}")
         if self.base_url is None and not self.local:
             raise ValueError("Pages(...) must have base_url=, or local=True for a server that is used over stdio")
-        if self.app not in (True, False, "always"):
-            raise ValueError(f"app must be True, False or 'always', got {self.app!r}")
+        if self.app not in (True, False, "always", "handle"):
+            raise ValueError(f"app must be True, False, 'always' or 'handle', got {self.app!r}")
         if not 1 <= self.from_round < CLIENTS_STOP_AFTER_ROUNDS:
             raise ValueError(f"from_round must be between 1 and {CLIENTS_STOP_AFTER_ROUNDS - 1}, got {self.from_round}")
         if not 0 <= self.wait <= _MAX_WAIT_SECONDS:

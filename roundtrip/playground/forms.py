@@ -12,7 +12,7 @@ from roundtrip.pages.controls import LEFT_OUT, FieldView, Posted, read_field, vi
 from roundtrip.questions.fields import fields_of
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.requests import FormInvalid
-from roundtrip.untrusted import list_of, mapping_of
+from roundtrip.untrusted import is_texts, list_of, mapping_of
 
 _MAX_DEPTH: Final = 8
 """The depth to which nested references and alternatives in a schema are followed."""
@@ -89,9 +89,9 @@ def parse_posted(value: object) -> Posted:
         raise ValueError(f"fields must be an object with at most {_MAX_POSTED} members")
     posted: dict[str, list[str]] = {}
     for name, texts in cast("dict[str, object]", value).items():
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in cast("list[object]", texts)):
+        if not is_texts(texts):
             raise ValueError("each field must be a list of strings")
-        posted[name] = cast("list[str]", texts)
+        posted[name] = texts
     return posted
 
 

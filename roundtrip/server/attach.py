@@ -48,19 +48,18 @@ if TYPE_CHECKING:
     from roundtrip.server import context, intent_desk, overrides, probe
     from roundtrip.server.context import Context
     from roundtrip.server.overrides import Overrides
-    from roundtrip.stored.desk import DeskFeature
     from roundtrip.stored.service import CallService
     from roundtrip.trace.writing import unwritten
     from roundtrip.visibility.catalog import Catalog
-else:
-    load_on_use(
-        globals(),
-        "roundtrip.server.context",
-        "roundtrip.server.intent_desk",
-        "roundtrip.server.overrides",
-        "roundtrip.server.probe",
-        "roundtrip.trace.writing.unwritten",
-    )
+
+load_on_use(
+    globals(),
+    "roundtrip.server.context",
+    "roundtrip.server.intent_desk",
+    "roundtrip.server.overrides",
+    "roundtrip.server.probe",
+    "roundtrip.trace.writing.unwritten",
+)
 
 T = TypeVar("T")
 
@@ -137,16 +136,14 @@ class Attached(ABC):
         """Calls whose questions are answered by users on pages, or by models; None if no channel needs such calls."""
         self.has_intents = False
         """True if a tool has `once_per=`."""
-        self.storage = Storage(stored_features, around=self._guard)
+        self.storage = Storage(
+            stored_features, around=lambda service: intent_desk.IntentDesk(service, lambda: self.stored_calls)
+        )
         self._features = extensions_of(parts, stored_of=lambda: self.stored_calls, service_of=self._service)
         """The server's features, outermost first."""
 
     def _service(self) -> str:
         return self.parts.protection.policy.audience or self.name
-
-    def _guard(self, service: CallService) -> DeskFeature:
-        """Return the feature around all others at the desk."""
-        return intent_desk.IntentDesk(service, lambda: self.stored_calls)
 
     def attach(self, low_level: LowLevelServer[Any], *, host: MCPServer[Any] | None, subject_of: SubjectOf) -> None:
         """Let functions behind a low-level server ask; see `install`."""

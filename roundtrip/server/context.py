@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from roundtrip.engine.body import Body
     from roundtrip.stored.legs import TaskInfo, WorkerLeg
     from roundtrip.threads import workers
-else:
-    load_on_use(globals(), "roundtrip.approvals.markers", "roundtrip.threads.workers")
+
+load_on_use(globals(), "roundtrip.approvals.markers", "roundtrip.threads.workers")
 
 T = TypeVar("T")
 P = ParamSpec("P")

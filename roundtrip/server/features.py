@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from roundtrip.stored.desk import ToolHost
     from roundtrip.stored.storage import Storage
     from roundtrip.tasks import extension
-else:
-    load_on_use(
-        globals(),
-        "roundtrip.approvals.inbox",
-        "roundtrip.approvals.inbox_site",
-        "roundtrip.approvals.rules",
-        "roundtrip.channels.stored_calls",
-        "roundtrip.tasks.extension",
-    )
+
+load_on_use(
+    globals(),
+    "roundtrip.approvals.inbox",
+    "roundtrip.approvals.inbox_site",
+    "roundtrip.approvals.rules",
+    "roundtrip.channels.stored_calls",
+    "roundtrip.tasks.extension",
+)
 
 
 def extensions_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -56,7 +57,7 @@ class IntentDesk:
         """Serve one request. If its intent has a stored call, return the reply of that call."""
         if not _has_intent(call) or self._service.legs.parts.effects.dry_run is not None:
             return await proceed()
-        kept = Kept()
+        kept = Kept(stored_nothing=partial(self._came_to_nothing, call))
         for _ in range(_MAX_TRIES):
             with holding(KEPT, kept):
                 try:
@@ -123,6 +124,17 @@ class IntentDesk:
             return self._service.book.clock() >= view.entry.updated + policy.intent.declined_for
         # A rejection by an approver, and a body whose outcome is unknown, are no failures of the body.
         return view.content.error == BODY_FAILED and policy.intent.on_failure == "rerun"
+
+    async def _came_to_nothing(self, call: ClientCall, call_id: str) -> bool:
+        """Return True if a stored call has ended without a result, and has computed nothing.
+
+        Raises:
+            LedgerDown: The store cannot be used.
+        """
+        view = await self._service.book.find(call_id)
+        if view is None or not view.entry.has_ended or view.content.error == BODY_FAILED:
+            return False
+        return self._is_void(view, call) and all(name.startswith("~") for name in self._computed_by(view))
 
     async def _record(self, claim: IntentClaim, end: ServedEnd | dict[str, Any]) -> None:
         """Record what has become of a call that was to be stored."""

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from roundtrip.once import rekeying
     from roundtrip.stored import operations
     from roundtrip.stored.service import CallService
-else:
-    load_on_use(globals(), "roundtrip.once.rekeying", "roundtrip.stored.operations")
+
+load_on_use(globals(), "roundtrip.once.rekeying", "roundtrip.stored.operations")
 
 
 logger = logging.getLogger("roundtrip")

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from roundtrip.server import context
     from roundtrip.tools import failures
     from roundtrip.visibility import catalog, gates
-else:
-    load_on_use(
-        globals(),
-        "roundtrip.visibility.catalog",
-        "roundtrip.tools.failures",
-        "roundtrip.server.context",
-        "roundtrip.visibility.gates",
-    )
+
+load_on_use(
+    globals(),
+    "roundtrip.visibility.catalog",
+    "roundtrip.tools.failures",
+    "roundtrip.server.context",
+    "roundtrip.visibility.gates",
+)
 
 T = TypeVar("T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])

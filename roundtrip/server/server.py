@@ -60,17 +60,17 @@ if TYPE_CHECKING:
     from roundtrip.tokens.tickets import Ticket
     from roundtrip.tools import consent_rules, failures
     from roundtrip.tools.consent_rules import ConsentPolicy, ConsentRule
-else:
-    load_on_use(
-        globals(),
-        "roundtrip.docket.foreign",
-        "roundtrip.http.connections",
-        "roundtrip.http.fast_lane",
-        "roundtrip.server.probe",
-        "roundtrip.tasks.extension",
-        "roundtrip.tools.consent_rules",
-        "roundtrip.tools.failures",
-    )
+
+load_on_use(
+    globals(),
+    "roundtrip.docket.foreign",
+    "roundtrip.http.connections",
+    "roundtrip.http.fast_lane",
+    "roundtrip.server.probe",
+    "roundtrip.tasks.extension",
+    "roundtrip.tools.consent_rules",
+    "roundtrip.tools.failures",
+)
 
 logger = logging.getLogger("roundtrip")
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from roundtrip.server import key_files
     from roundtrip.tools.consent_rules import ConsentRule
     from roundtrip.trace.writing.tracers import Trace
-else:
-    load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.server.key_files")
+
+load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.server.key_files")
 
 Principal = Callable[[ServerRequestContext[Any, Any]], str | None]
 Keys = Sequence[bytes | bytearray | str]

@@ -9,6 +9,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any, Final, Unpack
 
 from starlette.types import Message, Scope
@@ -22,8 +23,6 @@ logger = logging.getLogger("roundtrip")
 
 _RESERVE_SECONDS: Final = 0.5
 _SERVER_ERROR: Final = -32000
-_OK: Final = 200
-_CRASHED: Final = 500
 _OUT_OF_TIME: Final = "the function's time limit ended the request; raise the function's timeout"
 
 
@@ -110,9 +109,9 @@ class _LambdaProcess:
         if response.is_complete:
             return response.to_lambda()
         if in_time:
-            return _response(_CRASHED, b"text/plain", b"Internal Server Error")
+            return _response(HTTPStatus.INTERNAL_SERVER_ERROR, b"text/plain", b"Internal Server Error")
         error = json_body(request_id_in(body), _SERVER_ERROR, _OUT_OF_TIME, reason="out_of_time")
-        return _response(_OK, b"application/json", error)
+        return _response(HTTPStatus.OK, b"application/json", error)
 
 
 async def _wait_until_ended(serving: "asyncio.Task[None]", seconds: float) -> bool:

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Final
 
 import anyio
@@ -29,9 +30,6 @@ _LEDGER_TIMEOUT_SECONDS: Final = 2.0
 _REUSE_SECONDS: Final = 1.0
 """Seconds for which the result of a ledger check is reused, because any client can send many health checks."""
 _PROBE: Final = "health"
-_OK: Final = 200
-_NOT_ALLOWED: Final = 405
-_UNAVAILABLE: Final = 503
 _MAX_KEPT_BYTES: Final = 64 * 1024
 _STOPPED_ERROR: Final = {
     "code": INTERNAL_ERROR,
@@ -114,20 +112,20 @@ class _HealthChecks:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        status, report = await self._ready() if scope["path"] == READY_PATH else (_OK, {"status": "live"})
+        status, report = await self._ready() if scope["path"] == READY_PATH else (HTTPStatus.OK, {"status": "live"})
         headers = {"cache-control": "no-store"}
         if scope["method"] not in ("GET", "HEAD"):
-            status, headers["allow"] = _NOT_ALLOWED, "GET, HEAD"
+            status, headers["allow"] = HTTPStatus.METHOD_NOT_ALLOWED, "GET, HEAD"
         await JSONResponse(report, status, headers)(scope, receive, send)
 
     async def _ready(self) -> tuple[int, dict[str, str]]:
         if self._state.stopping:
-            return _UNAVAILABLE, {"status": "stopping"}
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "stopping"}
         if not self._state.started:
-            return _UNAVAILABLE, {"status": "starting"}
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "starting"}
         if self._ledger is not None and not await self._can_reach(self._ledger):
-            return _UNAVAILABLE, {"status": "unavailable", "reason": "the ledger cannot be reached"}
-        return _OK, {"status": "ready"}
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "unavailable", "reason": "the ledger cannot be reached"}
+        return HTTPStatus.OK, {"status": "ready"}
 
     async def _can_reach(self, ledger: Ledger) -> bool:
         async with self._lock:

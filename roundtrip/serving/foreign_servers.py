@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Any
 
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -18,9 +19,6 @@ from roundtrip.server.server import Server
 from roundtrip.serving.host_checks import HostChecks
 from roundtrip.serving.responses import chosen_responses, declares_too_much, http_options
 from roundtrip.serving.settings import ServeSettings
-
-_TOO_LARGE_STATUS: Final = 413
-_TOO_LARGE_TEXT: Final = "Request body too large"
 
 
 def adapt_server(server: AnyServer) -> Server[Any] | ForeignServer:
@@ -104,7 +102,7 @@ class _OnePieceBody(AroundPosts):
         if body is None:
             # Keep the connection open. Closing a connection with unread data would reset it, and the client might not
             # read this response.
-            await PlainTextResponse(_TOO_LARGE_TEXT, _TOO_LARGE_STATUS)(scope, receive, send)
+            await PlainTextResponse("Request body too large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)(scope, receive, send)
             return
         whole = {"type": "http.request", "body": body, "more_body": False}
         await self._app(scope, replaying([whole], receive), send)

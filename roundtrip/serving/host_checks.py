@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from starlette.middleware.cors import CORSMiddleware
@@ -23,8 +24,6 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/?#@\\\s]+)(?::([0-9]{1,5}|\*))?")
 _ORIGIN: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://(.+)")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_MISDIRECTED: Final = 421
-_FORBIDDEN: Final = 403
 
 _log = LimitedLog(logging.getLogger("roundtrip"))
 
@@ -123,12 +122,12 @@ class HostChecks:
                 _log.warning(
                     "rejected a request whose Host is not allowed; list this server's names with --allowed-host"
                 )
-                app = PlainTextResponse("Invalid Host header", _MISDIRECTED)
+                app = PlainTextResponse("Invalid Host header", HTTPStatus.MISDIRECTED_REQUEST)
             elif self._checks_origin and not _is_among(self._origins, _values(scope, b"origin")):
                 _log.warning(
                     "rejected a request from a page whose Origin is not allowed; allow it with --allowed-origin"
                 )
-                app = PlainTextResponse("Invalid Origin header", _FORBIDDEN)
+                app = PlainTextResponse("Invalid Origin header", HTTPStatus.FORBIDDEN)
         await app(scope, receive, send)
 
     def _names_host(self, scope: Scope) -> bool:

@@ -20,6 +20,7 @@ import socket
 import tempfile
 from collections.abc import Generator, MutableMapping
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -54,8 +55,6 @@ _UNSENT_HEADERS: Final = _CONNECTION_HEADERS | {b"expect", _PEER}
 _UNRETURNED_HEADERS: Final = _CONNECTION_HEADERS | {b"date", b"server"}
 """The owner's headers that this worker adds itself."""
 _CHUNK_BYTES: Final = 2**16
-_BAD_REQUEST: Final = 400
-_UNAVAILABLE: Final = 503
 
 _log = LimitedLog(logging.getLogger("roundtrip"))
 
@@ -251,7 +250,7 @@ class _RelayedExchange:
             head = self._connection.send(_head_of(self.scope))
         except h11.LocalProtocolError:
             connected.close()
-            await PlainTextResponse("Invalid HTTP request", _BAD_REQUEST)(self.scope, self.receive, self.send)
+            await PlainTextResponse("Invalid HTTP request", HTTPStatus.BAD_REQUEST)(self.scope, self.receive, self.send)
             return True
         with connected:
             async with anyio.create_task_group() as tasks:
@@ -322,5 +321,5 @@ def _head_of(scope: Scope) -> h11.Request:
 
 
 async def _reject_busy(scope: Scope, receive: Receive, send: Send) -> None:
-    response = PlainTextResponse("Service Unavailable", _UNAVAILABLE, {"retry-after": "1"})
+    response = PlainTextResponse("Service Unavailable", HTTPStatus.SERVICE_UNAVAILABLE, {"retry-after": "1"})
     await response(scope, receive, send)

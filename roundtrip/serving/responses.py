@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
@@ -31,13 +31,14 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import LOG_LEVEL_META_KEY
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from roundtrip.http.connections import AroundPosts, HttpOptions, read_body, replaying
+from roundtrip.http.connections import AroundPosts, HttpOptions, read_body, replaying, wait_for_disconnect
 from roundtrip.http.fast_lane import FastLane
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.revisions import is_live_era
 from roundtrip.sdk import RestartingManager, missing_names
 from roundtrip.serving.host_checks import HostChecks
 from roundtrip.serving.settings import ServeSettings
+from roundtrip.untrusted import mapping_of
 
 _log = LimitedLog(logging.getLogger("roundtrip"))
 
@@ -166,8 +167,7 @@ def _watched(receive: Receive, request: anyio.CancelScope) -> Generator[None]:
     """Cancel a request when its client disconnects. The watch starts with a delay, because most requests end sooner."""
 
     async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
+        await wait_for_disconnect(receive)
         request.cancel()
 
     loop = asyncio.get_running_loop()
@@ -203,10 +203,5 @@ def _fits_one_body(body: bytes) -> bool:
         request: object = json.loads(body)
     except (ValueError, RecursionError):
         return True
-    params = _member(request, "params")
-    meta = _member(params, "_meta")
-    return _member(meta, "progressToken") is None and _member(meta, LOG_LEVEL_META_KEY) is None
-
-
-def _member(value: object, name: str) -> object:
-    return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
+    meta = mapping_of(mapping_of(mapping_of(request).get("params")).get("_meta"))
+    return meta.get("progressToken") is None and meta.get(LOG_LEVEL_META_KEY) is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -23,6 +22,7 @@ from roundtrip.machine.pins import Pinner
 from roundtrip.pages.calls import CallsUnavailable
 from roundtrip.stored.content import CallContent, CallFeature, CallSeal, ContentUnreadable, Pause, is_call_id
 from roundtrip.stored.sweep import OwnCalls
+from roundtrip.text import iso_text
 from roundtrip.tokens.token import JournalCodec, Sealer
 
 if TYPE_CHECKING:
@@ -380,8 +380,8 @@ class CallBook:
         shown: dict[str, Any] = {
             "taskId": content.id_of(entry.call_id),
             "status": _STATUSES.get(entry.state, entry.state.value) if content.channel.reply is None else "completed",
-            "createdAt": _iso(entry.created),
-            "lastUpdatedAt": _iso(entry.updated),
+            "createdAt": iso_text(entry.created, timespec="milliseconds"),
+            "lastUpdatedAt": iso_text(entry.updated, timespec="milliseconds"),
             "ttlMs": max(1, round((entry.expires - entry.created) * 1000)),
             "pollIntervalMs": round(POLL_SECONDS * 1000),
         }
@@ -391,10 +391,6 @@ class CallBook:
         if message is not None:
             shown["statusMessage"] = message
         return shown
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @contextmanager

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from roundtrip.stored.desk import DeskFeature, ToolHost
     from roundtrip.stored.service import CallService
     from roundtrip.stored.worker import DistributedEngine
-else:
-    load_on_use(globals(), "roundtrip.stored.book", "roundtrip.stored.service")
+
+load_on_use(globals(), "roundtrip.stored.book", "roundtrip.stored.service")
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -14,7 +14,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import anyio
@@ -43,6 +43,7 @@ from roundtrip.stored.content import ContentUnreadable, has_id_form, split_id
 from roundtrip.threads.loops import is_on_asyncio
 from roundtrip.tools.failures import store_down
 from roundtrip.tools.promises import TaskMode
+from roundtrip.untrusted import is_texts, mapping_of
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
@@ -127,28 +128,19 @@ def require_task(function: AskingFunction, incoming: Incoming) -> None:
         raise extension_missing()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TaskMethods:
-    """Middleware that serves the extension's methods.
+    """Middleware that serves the extension's methods."""
 
-    Args:
-        book: The server's tasks.
-        parts: The server's keys. They are needed to identify the client.
-        stamp: Returns the description of the server that is added to each result's metadata.
-        has_others: Returns True if the server also has a handler for a method, such as FastMCP's for FastMCP's tasks.
-    """
-
-    def __init__(
-        self,
-        book: CallBook,
-        parts: Parts,
-        stamp: Callable[[], dict[str, Any]],
-        has_others: Callable[[str], bool],
-    ) -> None:
-        self._book = book
-        self._parts = parts
-        self._stamp = stamp
-        self._has_others = has_others
-        self._streams = ListenHandler(InMemorySubscriptionBus())
+    _book: CallBook
+    """The server's tasks."""
+    _parts: Parts
+    """The server's keys. They are needed to identify the client."""
+    _stamp: Callable[[], dict[str, Any]]
+    """Returns the description of the server that is added to each result's metadata."""
+    _has_others: Callable[[str], bool]
+    """Returns True if the server also has a handler for a method, such as FastMCP's for FastMCP's tasks."""
+    _streams: ListenHandler = field(default_factory=lambda: ListenHandler(InMemorySubscriptionBus()), init=False)
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Serve one message. This method has the signature that the SDK's middleware needs."""
@@ -254,15 +246,12 @@ def _requested_tasks(params: Mapping[str, Any] | None) -> Sequence[str] | None:
     Raises:
         MCPError: The ids are not a list of texts, or there are too many ids.
     """
-    wanted: object = (params or {}).get("notifications")
-    if not isinstance(wanted, Mapping):
-        return None
-    given: object = cast("Mapping[str, Any]", wanted).get("taskIds")
+    given: object = mapping_of((params or {}).get("notifications")).get("taskIds")
     if given is None:
         return None
-    if not isinstance(given, list) or not all(isinstance(task_id, str) for task_id in cast("list[Any]", given)):
+    if not is_texts(given):
         raise MCPError(code=INVALID_PARAMS, message="taskIds must be a list of strings")
-    ids = list(dict.fromkeys(cast("list[str]", given)))
+    ids = list(dict.fromkeys(given))
     if len(ids) > _MAX_TASKS:
         raise MCPError(code=INVALID_PARAMS, message=f"taskIds must have at most {_MAX_TASKS} ids, got {len(ids)}")
     return ids

@@ -19,8 +19,9 @@ from roundtrip.channels.apps.app_calls import APP_META
 from roundtrip.channels.server_channels import APP_MIME_TYPE
 from roundtrip.client.legs import LegRequest, LegResult
 from roundtrip.pages.forms import OpenQuestions, form_of_questions
+from roundtrip.stored.content import split_id
 from roundtrip.testing.conversations import AskedQuestion
-from roundtrip.testing.question_pages import AnswerQuestions, call_of_handle, control_texts, stored_view
+from roundtrip.testing.question_pages import AnswerQuestions, control_texts, stored_view
 from roundtrip.untrusted import mapping_of
 
 # Hide this module's frames in the tracebacks of failing tests.
@@ -50,7 +51,7 @@ class AppView:
     @property
     def call_id(self) -> str:
         """Return the call's id."""
-        return call_of_handle(self.payload["ticket"])
+        return split_id(self.payload["ticket"])[0]
 
     async def play(self, answer: AnswerQuestions, *, seconds: float) -> bool:
         """Answer all rounds until the call ends or needs its client. Return False if the user leaves the app first.

@@ -69,11 +69,6 @@ def waiting_call(result: object) -> WaitingCall | None:
     return None if handle is None else WaitingCall(handle[1], handle[2], None if link is None else link[0])
 
 
-def call_of_handle(handle: str) -> str:
-    """Return the id of the call that a handle identifies."""
-    return split_id(handle)[0]
-
-
 def page_at(url: str, server: object) -> "QuestionPage | None":
     """Return the question page at a URL. Return None for any other URL, or if the server is in another process."""
     url_match = _PAGE_PATTERN.fullmatch(url)

@@ -27,6 +27,7 @@ from roundtrip.machine.call import Transition
 from roundtrip.machine.table import Event, State
 from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
+from roundtrip.stored.content import split_id
 from roundtrip.testing.approvers import Approver
 from roundtrip.testing.apps import AppView, app_in, require_app
 from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult
@@ -41,7 +42,6 @@ from roundtrip.testing.networks.fleet import (
 from roundtrip.testing.networks.network import Carry, Network, stacked
 from roundtrip.testing.question_pages import (
     WaitingCall,
-    call_of_handle,
     open_approvals,
     page_at,
     questions_for_model,
@@ -415,7 +415,7 @@ class _UserCall:
                         return
                 elif waiting.link is not None and not await self._read_page(waiting.link):
                     return
-                questions = await questions_for_model(self.fleet.at, call_of_handle(waiting.handle))
+                questions = await questions_for_model(self.fleet.at, split_id(waiting.handle)[0])
                 answers = await self._answer_page(questions) if questions else []
                 if answers is None:
                     return
@@ -440,7 +440,7 @@ class _UserCall:
         if len(results) >= self.max_rounds and not self.has_approver:
             raise AssertionError(f"{waiting.tool} was called {len(results)} times, and the call is still waiting")
         results.append(LinkResult(result, len(self.conversation.rounds)))
-        self.stored_call = call_of_handle(waiting.handle)
+        self.stored_call = split_id(waiting.handle)[0]
         return waiting
 
     async def run_approver(self, approver: Approver) -> None:

@@ -19,8 +19,8 @@ from roundtrip.threads.slots import SHARED, SHARED_SECONDS, Pool
 if TYPE_CHECKING:
     from roundtrip.engine import teardown
     from roundtrip.threads import workers
-else:
-    load_on_use(globals(), "roundtrip.engine.teardown", "roundtrip.threads.workers")
+
+load_on_use(globals(), "roundtrip.engine.teardown", "roundtrip.threads.workers")
 
 T = TypeVar("T")
 

@@ -21,11 +21,12 @@ from typing_extensions import is_typeddict
 
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import arms_of
+from roundtrip.text import shortened
 
 if TYPE_CHECKING:
     from roundtrip.tools import schema_checks
-else:
-    load_on_use(globals(), "roundtrip.tools.schema_checks")
+
+load_on_use(globals(), "roundtrip.tools.schema_checks")
 
 _MAX_MISTAKE_CHARS = 2000
 _PYDANTIC_CALLER: Final = "pydantic._internal._validate_call"
@@ -73,8 +74,7 @@ def fields_rejected_by(error: BaseException) -> list[str] | None:
 
 def mistakes_in(error: ValidationError) -> str:
     """Return pydantic's text about the rejected arguments, shortened if necessary."""
-    text = str(error)
-    return text if len(text) <= _MAX_MISTAKE_CHARS else f"{text[:_MAX_MISTAKE_CHARS]}..."
+    return shortened(str(error), _MAX_MISTAKE_CHARS, ending="...")
 
 
 class ArgumentReader:

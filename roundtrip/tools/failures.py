@@ -31,8 +31,8 @@ from roundtrip.tools.arguments import ArgumentsRejected, fields_rejected_by, rej
 
 if TYPE_CHECKING:
     from roundtrip.tools import registry
-else:
-    load_on_use(globals(), "roundtrip.tools.registry")
+
+load_on_use(globals(), "roundtrip.tools.registry")
 
 # The SDK's own logger, because these failures are logged with the SDK's messages.
 logger = logging.getLogger("mcp.server.mcpserver.server")

@@ -23,11 +23,10 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import INTENT_PREFIX
 from roundtrip.legs.functions import FunctionSignature
 from roundtrip.resolvers.signatures import hints_of, is_async
-from roundtrip.tools.options import FromMeta, OnFailure, Scope, ToolSpec
+from roundtrip.tools.options import FromMeta, OnFailure, Scope, ToolSpec, seconds_of
 
 _KEEP_SECONDS: Final = 24 * 3600.0
 _DECLINED_SECONDS: Final = 300.0
-_MAX_SECONDS: Final = 366 * 24 * 3600.0
 _MAX_FIELD_CHARS: Final = 1024
 _DIGEST_BYTES: Final = 16
 _SECRETS: Final = (SecretStr, SecretBytes)
@@ -80,8 +79,8 @@ class IntentPolicy(NamedTuple):
             signature.name,
             "meta",
             defaults=_defaults_of(signature.fn),
-            keep=_seconds(spec, "keep", _KEEP_SECONDS, owner),
-            declined_for=_seconds(spec, "declined_for", _DECLINED_SECONDS, owner),
+            keep=seconds_of(spec, "keep", _KEEP_SECONDS, owner),
+            declined_for=seconds_of(spec, "declined_for", _DECLINED_SECONDS, owner),
             scope=scope or "caller",
             on_failure=on_failure or "keep",
         )
@@ -148,17 +147,6 @@ class IntentPolicy(NamedTuple):
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def _seconds(spec: ToolSpec, option: Literal["keep", "declined_for"], default: float, owner: str) -> float:
-    given: Any = spec.get(option)
-    if given is None:
-        return default
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _MAX_SECONDS:
-        raise InvalidSignature(
-            f"{owner}: {option} must be a number of seconds, more than 0 and at most a year, got {given!r}"
-        )
-    return float(given)
 
 
 def _fields_of(template: str, signature: FunctionSignature, arguments: Mapping[str, str]) -> tuple[str, ...]:

@@ -17,8 +17,8 @@ from roundtrip.visibility.rules import Enabled
 if TYPE_CHECKING:
     from roundtrip.questions.markers import ExternalMarker
     from roundtrip.tools import guard
-else:
-    load_on_use(globals(), "roundtrip.tools.guard")
+
+load_on_use(globals(), "roundtrip.tools.guard")
 
 _ATTACHED = "__roundtrip_tool__"
 _PROMISES = ("confirm", "dependencies", "enabled", "exactly_once", "once_per")
@@ -32,6 +32,8 @@ _HINT_NAMES = {
     for name, field in ToolAnnotations.model_fields.items()
     for spelled in (name, field.alias or name)
 }
+
+_MAX_SECONDS = 366 * 24 * 3600.0
 
 _T = TypeVar("_T")
 _CallableT = TypeVar("_CallableT", bound=Callable[..., Any])
@@ -305,3 +307,21 @@ def version_text(version: object, *, tool: str) -> str | None:
     if not text or "@" in text:
         raise InvalidSignature(f"tool {tool!r}: version={text!r} must not be empty or contain '@'; use another text")
     return text
+
+
+def seconds_of(
+    spec: ToolSpec, option: Literal["keep", "declined_for", "task_ttl"], default: float, owner: str
+) -> float:
+    """Return an option that is a number of seconds.
+
+    Raises:
+        InvalidSignature: The option is not such a number, or is longer than a year.
+    """
+    given: Any = spec.get(option)
+    if given is None:
+        return default
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _MAX_SECONDS:
+        raise InvalidSignature(
+            f"{owner}: {option} must be a number of seconds, more than 0 and at most a year, got {given!r}"
+        )
+    return float(given)

@@ -11,17 +11,16 @@ from roundtrip.legs.functions import AskingFunction, FunctionSignature
 from roundtrip.legs.parts import Parts
 from roundtrip.on_demand import load_on_use
 from roundtrip.resolvers.signatures import hints_of, returns_input_required
-from roundtrip.tools.options import After, OnUnknown, ToolSpec, Uncovered
+from roundtrip.tools.options import After, OnUnknown, ToolSpec, Uncovered, seconds_of
 
 if TYPE_CHECKING:
     from roundtrip.tools import intents
-else:
-    load_on_use(globals(), "roundtrip.tools.intents")
+
+load_on_use(globals(), "roundtrip.tools.intents")
 
 logger = logging.getLogger("roundtrip")
 
 _TASK_TTL_SECONDS: Final = 7 * 24 * 3600.0
-_MAX_TASK_TTL_SECONDS: Final = 366 * 24 * 3600.0
 _MAX_AFTER_SECONDS: Final = 24 * 3600.0
 _OF_INTENTS: Final = ("keep", "declined_for", "scope", "on_failure")
 """Options that need `once_per=`."""
@@ -123,18 +122,14 @@ class TaskMode(NamedTuple):
                 f"tool {tool!r}: exactly_once= needs task='required', got task={given!r}: a repeated request could run "
                 "the body once as a task and once as a normal call"
             )
-        ttl: Any = spec.get("task_ttl", _TASK_TTL_SECONDS)
-        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= _MAX_TASK_TTL_SECONDS:
-            raise InvalidSignature(
-                f"tool {tool!r}: task_ttl must be a number of seconds, more than 0 and at most a year, got {ttl!r}"
-            )
+        ttl = seconds_of(spec, "task_ttl", _TASK_TTL_SECONDS, f"tool {tool!r}")
         if not given:
             if "task_ttl" in spec:
                 raise InvalidSignature(
                     f"tool {tool!r}: task_ttl= must be given together with task=; add task=True, or leave task_ttl out"
                 )
             return None
-        return cls(given == "required", float(ttl), given.seconds if isinstance(given, After) else None)
+        return cls(given == "required", ttl, given.seconds if isinstance(given, After) else None)
 
 
 def _asks_nothing(spec: ToolSpec, signature: FunctionSignature) -> bool:

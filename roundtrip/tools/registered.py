@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from roundtrip.tools import confirmation, docstring_sections, schema_checks, schemas
     from roundtrip.tools.consent_rules import ConsentPolicy
     from roundtrip.visibility.gates import VisibilityGate
-else:
-    load_on_use(
-        globals(),
-        "roundtrip.tools.confirmation",
-        "roundtrip.tools.docstring_sections",
-        "roundtrip.tools.schema_checks",
-        "roundtrip.tools.schemas",
-    )
+
+load_on_use(
+    globals(),
+    "roundtrip.tools.confirmation",
+    "roundtrip.tools.docstring_sections",
+    "roundtrip.tools.schema_checks",
+    "roundtrip.tools.schemas",
+)
 
 logger = logging.getLogger("roundtrip")
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from roundtrip.questions import forms
     from roundtrip.tools import schema_checks
     from roundtrip.tools.schema_checks import Check
-else:
-    load_on_use(globals(), "roundtrip.questions.forms", "roundtrip.tools.schema_checks")
+
+load_on_use(globals(), "roundtrip.questions.forms", "roundtrip.tools.schema_checks")
 
 Converter = Callable[[Any], CallToolResult | InputRequiredResult]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from roundtrip.errors import InvalidSignature
+from roundtrip.text import shortened
 from roundtrip.tools.schemas import subschemas
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def _best_match(errors: "Iterable[ValidationError]") -> "ValidationError | None"
 def _mismatch(error: "ValidationError | SchemaError") -> SchemaMismatch:
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
     whole = repr(error.instance)
-    shown = _short(whole, _MAX_VALUE_CHARS)
+    shown = shortened(whole, _MAX_VALUE_CHARS, ending="...")
     arms = error.context or []
     if arms and all(arm.validator == "type" and not arm.path and isinstance(arm.validator_value, str) for arm in arms):
         # Replace "not valid under any of the given schemas", because it does not say which types are expected.
@@ -229,11 +230,7 @@ def _mismatch(error: "ValidationError | SchemaError") -> SchemaMismatch:
         problem = error.message.replace(whole, shown)
         without_value = error.message.replace(whole, "the value", 1)
     return SchemaMismatch(
-        _short(place.removeprefix("."), _MAX_TEXT_CHARS),
-        _short(problem, _MAX_TEXT_CHARS),
-        without_value=_short(without_value, _MAX_TEXT_CHARS),
+        shortened(place.removeprefix("."), _MAX_TEXT_CHARS, ending="..."),
+        shortened(problem, _MAX_TEXT_CHARS, ending="..."),
+        without_value=shortened(without_value, _MAX_TEXT_CHARS, ending="..."),
     )
-
-
-def _short(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[:length]}..."

@@ -42,6 +42,7 @@ from roundtrip.ui.fleet import fleet_data
 from roundtrip.ui.forks import Forks
 from roundtrip.ui.lists import Lists, Query
 from roundtrip.ui.stored import OperatedCalls, StoredAction, call_state
+from roundtrip.untrusted import is_texts
 
 logger = logging.getLogger("roundtrip")
 
@@ -221,10 +222,9 @@ class UiApp:
         at, answers = body.get("at"), body.get("answers", [])
         if not isinstance(at, int) or isinstance(at, bool):
             raise ValueError("`at` must be a round number")
-        if not isinstance(answers, list) or not all(isinstance(one, str) for one in cast("list[object]", answers)):
+        if not is_texts(answers):
             raise ValueError("answers must be a list of texts")
-        own = cast("list[str]", answers)
-        found = await self._forks.fork(string_member(body, "call"), at, own, run=body.get("run") is True)
+        found = await self._forks.fork(string_member(body, "call"), at, answers, run=body.get("run") is True)
         return {"fork": found}
 
 

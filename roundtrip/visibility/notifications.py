@@ -24,8 +24,8 @@ from roundtrip.visibility.rules import Listing
 if TYPE_CHECKING:
     from roundtrip.visibility import changes
     from roundtrip.visibility.changes import Changes, OlderClients
-else:
-    load_on_use(globals(), "roundtrip.visibility.changes")
+
+load_on_use(globals(), "roundtrip.visibility.changes")
 
 _CHANGES_LOCK: Final = Lock()
 

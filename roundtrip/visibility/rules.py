@@ -22,8 +22,8 @@ from roundtrip.resolvers.markers import Marker
 
 if TYPE_CHECKING:
     from roundtrip.visibility import gates
-else:
-    load_on_use(globals(), "roundtrip.visibility.gates")
+
+load_on_use(globals(), "roundtrip.visibility.gates")
 
 Kind = Literal["tool", "prompt", "resource"]
 """Component kind. A resource template has the kind "resource"."""

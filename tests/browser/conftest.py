@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Frame, Page, expect
 
 from tests.browser.chromium import chromium
 from tests.kit.hosts import ROOT
@@ -94,13 +94,13 @@ def tab(browser: Browser) -> Generator[Tab]:
 def axe(tab: Tab) -> Axe:
     """Return a function that fails if a page has barriers, by all rules of axe but the named ones.
 
-    It leaves parts out that `exclude` selects.
+    It leaves parts out that `exclude` selects. With `frame` it looks into a frame of another origin.
     """
     source = _axe_source(_AXE)
 
-    def check(*without: str, exclude: Sequence[str] = ()) -> None:
+    def check(*without: str, exclude: Sequence[str] = (), frame: Frame | None = None) -> None:
         # By the protocol of the browser's tools: the policy of the page allows no script.
-        session: Any = tab.page.context.new_cdp_session(tab.page)
+        session: Any = tab.page.context.new_cdp_session(frame or tab.page)
         rules = ", ".join(f"{rule!r}: {{enabled: false}}" for rule in without)
         looked_at = f"{{include: [document], exclude: {list(exclude)}}}"
         whole = "await new Promise(go => document.readyState === 'complete' ? go() : addEventListener('load', go));"

@@ -34,6 +34,7 @@ __all__ = [
     "free_port",
     "hosted",
     "listening",
+    "listening_again",
     "main",
     "name_of",
     "own_loop",
@@ -55,6 +56,16 @@ def listening(port: int = 0) -> socket.socket:
     """
     door = socket.create_server(("127.0.0.1", port))
     door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return door
+
+
+def listening_again(port: int) -> socket.socket:
+    """Return a socket on a port that a fleet holds; until an instance listens, connections are refused."""
+    door = socket.socket()
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    door.bind(("127.0.0.1", port))
+    door.listen(512)
     return door
 
 

@@ -23,7 +23,7 @@ MOMENT = 0.002
 """A lease or a time to keep that has ended after a pause."""
 
 HOLDERS = st.sampled_from(["one", "two"])
-NOTES = st.none() | st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"))
+NOTES = st.none() | st.dictionaries(st.sampled_from("xy"), st.sampled_from(["", "1", "2"]))
 SEEN_AS = {
     EntryState.FREE: None,
     EntryState.HELD: ClaimStatus.RUNNING,
@@ -54,7 +54,7 @@ class Model:
     @property
     def has_digest(self) -> bool:
         """Return True if a bound claim needs the entry's digest."""
-        return self.state != EntryState.FREE or bool(self.notes)
+        return self.state != EntryState.FREE or any(self.notes.values())
 
     def apply(self, event: EntryEvent) -> bool:
         trigger: Any = vars(self)["trigger"]
@@ -106,8 +106,13 @@ class LedgerRules(RuleBasedStateMachine):
             **asked,
         )
         if "is_bound" in options and model.has_digest and digest != model.digest:
-            assert answer == ClaimAnswer(ClaimStatus.CONFLICT)
-            return
+            has_ended = model.state in (EntryState.FREE, EntryState.SETTLED)
+            if not has_ended or voids != model.epoch:
+                shown = (model.result, model.notes) if has_ended else (None, dict[str, str]())
+                assert answer == ClaimAnswer(ClaimStatus.CONFLICT, model.digest, *shown)
+                assert answer.epoch == model.epoch
+                return
+            model.notes = dict.fromkeys(model.notes, "")
         if voids == model.epoch:
             model.apply(EntryEvent.VOID)
         if rerun and model.may(EntryEvent.REOPEN):

@@ -334,6 +334,15 @@ def any_result_is_void(patch: Patch) -> None:
     patch.setattr(SimulatedLedger, "claim", voiding)
 
 
+def other_arguments_take_over(patch: Patch) -> None:
+    """Begin a new call with other arguments, whatever the earlier call has done."""
+
+    async def came_to_nothing(claim: IntentClaim, answer: Any) -> bool:
+        return True
+
+    patch.setattr(IntentClaim, "_came_to_nothing", came_to_nothing)
+
+
 def token_wins_over_a_newer_journal(patch: Patch) -> None:
     """Continue from the token's journal, although the ledger has a newer one."""
     adopt = IntentMemory.adopt
@@ -419,6 +428,7 @@ FAULTS: Final[tuple[Callable[[Patch], None], ...]] = (
     decline_is_forgotten,
     decline_never_lapses,
     any_result_is_void,
+    other_arguments_take_over,
     token_wins_over_a_newer_journal,
     stale_journal_overwrites_a_newer_one,
     start_of_an_intents_body_is_not_told,

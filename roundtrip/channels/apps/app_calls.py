@@ -23,6 +23,7 @@ from roundtrip.legs.boundary import Request
 from roundtrip.pages.calls import AskingPage, CallsUnavailable, ClosedPage, WorkingPage
 from roundtrip.pages.forms import PageForm, PostUnreadable, read_form
 from roundtrip.pages.handler import TICKET_PATTERN
+from roundtrip.pages.settings import PageLook
 from roundtrip.tools.failures import store_down
 from roundtrip.tools.options import tool
 from roundtrip.tools.replies import text_result
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from roundtrip.pages.controls import Posted
     from roundtrip.pages.settings import Pages
     from roundtrip.stored.book import StoredView
+    from roundtrip.stored.content import CallContent
     from roundtrip.stored.desk import ToolHost
     from roundtrip.stored.service import CallService
 
@@ -56,16 +58,17 @@ class Apps:
     """The apps of one server.
 
     Args:
-        pages: The author's page settings.
+        pages: The author's page settings, if any.
         name: The server's name.
         service: Stores calls.
         link_of: Returns the address of a call's page; None if results have no links.
     """
 
     def __init__(
-        self, pages: Pages, *, name: str, service: CallService, link_of: Callable[[StoredView], str] | None
+        self, pages: Pages | None, *, name: str, service: CallService, link_of: Callable[[StoredView], str] | None
     ) -> None:
-        look = pages.look(name)
+        look = PageLook(name) if pages is None else pages.look(name)
+        self._takes_handles = pages is not None and pages.app == "handle"
         self._look: dict[str, Any] = {
             "name": look.name,
             "accent": look.accent,
@@ -76,7 +79,8 @@ class Apps:
         }
         self._service = service
         self._link_of = link_of
-        self._calls = CallsOfSite(service.book, knows_readers=True, secret_of=lambda channel: channel.app_secret)
+        self._calls = CallsOfSite(service.book, knows_readers=True, secret_of=_app_secret)
+        self._by_handle = CallsOfSite(service.book, knows_readers=True, secret_of=_handle_secret)
 
     def serve_on(self, host: ToolHost) -> None:
         """Add the tools of the app to a server."""
@@ -138,8 +142,9 @@ class Apps:
         if read is None:
             return _result(self._state(view, form=form))
         with _reaching_calls():
-            is_taken = await self._calls.answer(ticket, self._user(request), state.round_id, read)
-        view = await self._find(ticket, request)
+            known = self._calls.ticket_of(view)
+            is_taken = await self._calls.answer(known, self._user(request), state.round_id, read)
+        view = await self._find(known, request)
         return _closed() if view is None else _result(self._state(view, notice=None if is_taken else _ANSWERED))
 
     async def _show(self, ticket: Any, request: Request) -> CallToolResult:
@@ -153,6 +158,8 @@ class Apps:
             return None
         with _reaching_calls():
             view = await self._calls.view_for_reader(ticket, user)
+            if view is None and self._takes_handles:
+                view = await self._by_handle.view_for_reader(ticket, user)
         return view if view is not None and await self._service.is_visible(view, request) else None
 
     def _user(self, request: Request) -> str | None:
@@ -165,11 +172,12 @@ class Apps:
         return payload_of(state, round_, form=form, notice=notice, continue_in_chat=waits_for_chat)
 
 
-def install(pages: Pages, host: ToolHost, service: CallService, link_of: Callable[[StoredView], str] | None) -> Apps:
-    """Give a server apps."""
-    apps = Apps(pages, name=host.low_level.name, service=service, link_of=link_of)
-    apps.serve_on(host)
-    return apps
+def _app_secret(content: CallContent) -> str:
+    return content.channel.app_secret
+
+
+def _handle_secret(content: CallContent) -> str:
+    return content.origin.secret if content.channel.app_secret else ""
 
 
 @contextmanager

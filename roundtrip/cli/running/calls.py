@@ -17,13 +17,13 @@ import anyio
 from roundtrip.approvals.rules import records_of, state_of
 from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.cli.commands.calls import TEST_USER, view
-from roundtrip.cli.running.loading import load_attached
+from roundtrip.cli.running.loading import load_attached, require_shared_ledger
 from roundtrip.cli.trace.calls import find_call, open_calls
 from roundtrip.cli.trace.showing import show
 from roundtrip.cli.trace.sources import LAST, present
 from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.client.fields import read_typed
-from roundtrip.ledger.contract import LedgerDown, Reach
+from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.machines import ENDED, StoredState
 from roundtrip.ledger.tasks import CallEntry, EntrySummary
 from roundtrip.once.rekeying import IntentEntries
@@ -106,18 +106,9 @@ def _with_calls_of(server: Attached, work: Callable[[_CallAccess], Awaitable[T]]
         raise CommandFailed(
             "the server stores no calls: it has no tool with task=True, pages=, channels= or approvals="
         )
-    _require_shared(server)
+    require_shared_ledger(server)
     with report_errors(LedgerDown, OperatorLogUnwritable):
         return anyio.run(work, _CallAccess(service.book, CallOperations(service.book)))
-
-
-def _require_shared(server: Attached) -> None:
-    """Check that other processes can use the server's ledger."""
-    if server.ledger.reach is Reach.PROCESS:
-        raise CommandFailed(
-            "the server must share its ledger with other processes, got a MemoryLedger; give the server a "
-            "SqliteLedger, a RedisLedger or a PostgresLedger"
-        )
 
 
 async def _find_call(access: _CallAccess, text: str) -> str:
@@ -215,7 +206,7 @@ def _rekey(arguments: Namespace) -> int:
     server, left = load_attached(arguments.server), 0
     if server.call_service is not None or not server.has_intents:
         left = _with_calls_of(server, _rekey_calls)
-    _require_shared(server)
+    require_shared_ledger(server)
     entries = IntentEntries(server.parts)
     if entries.lister is None and server.has_intents:
         print(

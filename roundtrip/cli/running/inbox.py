@@ -17,7 +17,7 @@ from roundtrip.cli.trace.sources import present
 from roundtrip.cli.trace.terminal import Column, Screen
 from roundtrip.client.inbox import INBOX_PATH, InboxClient
 from roundtrip.client.targets import TooLarge
-from roundtrip.text import printable
+from roundtrip.text import printable, shortened
 
 _SECONDS: Final = 30.0
 _MAX_SHOWN_CHARS: Final = 70
@@ -149,8 +149,7 @@ _LISTED_FIELDS: Final = ("id", "by", "caller", "until", "message")
 
 
 def _short(value: object) -> str:
-    text = printable(str(value).partition("\n")[0])
-    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
+    return shortened(printable(str(value).partition("\n")[0]), _MAX_SHOWN_CHARS)
 
 
 def _draw(approval: Mapping[str, Any], screen: Screen) -> None:

@@ -25,6 +25,7 @@ from roundtrip.adapters import marked
 from roundtrip.adapters.finding import attached, functions_of, is_fastmcp, is_server, server_classes
 from roundtrip.cli.command import CommandFailed, report_errors
 from roundtrip.errors import InvalidSignature
+from roundtrip.ledger.contract import Reach
 from roundtrip.server.attach import Attached
 from roundtrip.server.server import Server
 from roundtrip.serving.foreign_servers import ForeignServer, adapt_server
@@ -114,6 +115,15 @@ def load_attached(target: str) -> Attached:
     """
     server_kind = _ServerKind("server with roundtrip", lambda value: attached(value) is not None, _hint_for_unattached)
     return cast("Attached", attached(_load(target, server_kind).server))
+
+
+def require_shared_ledger(server: Attached) -> None:
+    """Check that other processes can use the server's ledger."""
+    if server.ledger.reach is Reach.PROCESS:
+        raise CommandFailed(
+            "the server must share its ledger with other processes, got a MemoryLedger; give the server a "
+            "SqliteLedger, a RedisLedger or a PostgresLedger"
+        )
 
 
 def load_any_server(target: str) -> Any:

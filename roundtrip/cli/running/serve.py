@@ -32,8 +32,8 @@ from roundtrip.text import printable
 
 if TYPE_CHECKING:
     from roundtrip.serving import relay
-else:
-    load_on_use(globals(), "roundtrip.serving.relay")
+
+load_on_use(globals(), "roundtrip.serving.relay")
 
 _NOT_SETTINGS: Final = ("target", "command", "config", "folder", *SWITCHES)
 _STDIO_SETTINGS: Final = ("log_level",)

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from roundtrip.cli.command import CommandFailed, report_errors
-from roundtrip.cli.running.loading import load_attached
+from roundtrip.cli.running.loading import load_attached, require_shared_ledger
 from roundtrip.cli.running.starting import NO_WORKERS, exit_code_of, require_fork, supervise
-from roundtrip.ledger.contract import Reach
 from roundtrip.server.attach import Attached
 from roundtrip.serving.process import Ended, break_off_after, logger, set_up_logging, work
 from roundtrip.serving.settings import BadSettings, WorkerSettings, read_settings
@@ -53,11 +52,7 @@ def _load(target: str) -> Attached:
     server = load_attached(target)
     if server.call_service is None:
         raise CommandFailed("the server has no tool that runs as a task; declare one with task=True")
-    if server.ledger.reach is Reach.PROCESS:
-        raise CommandFailed(
-            "the server must share its ledger with other processes, got a MemoryLedger; give the server a "
-            "SqliteLedger, a RedisLedger or a PostgresLedger"
-        )
+    require_shared_ledger(server)
     return server
 
 

@@ -162,7 +162,7 @@ def _cells(row: Row) -> list[Part]:
         row["call"],
         clock_text(row["started_at"]),
         row["tool"],
-        (state, STATE_STYLES.get(state, "")),
+        (f"{state}, recalled" if row["recalled"] else state, STATE_STYLES.get(state, "")),
         str(row["rounds"]),
         str(row["legs"]),
         str(len(row["instances"])),

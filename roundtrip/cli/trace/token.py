@@ -6,7 +6,6 @@ import re
 import sys
 import time
 from argparse import Namespace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -17,10 +16,10 @@ from roundtrip.cli.trace.terminal import Part, Screen
 from roundtrip.errors import TokenRejected
 from roundtrip.machine.journal import OUTCOMES, Journal
 from roundtrip.server.key_files import KEY_FILE_VARIABLE, KEYS_VARIABLE, KeyFile, keys_of
-from roundtrip.text import build_text
+from roundtrip.text import build_text, iso_text
 from roundtrip.tokens.binding import TokenBinding
 from roundtrip.tokens.token import MAX_TOKEN_BYTES
-from roundtrip.trace.explaining.wording import INTENT_TEXTS, duration_text, size_text
+from roundtrip.trace.explaining.wording import INTENT_TEXTS, distance_text, size_text
 from roundtrip.trace.reading.tokens import Sealed, SignatureCheck, TokenView, foreign_kind, token_data, view_token
 
 _MAX_KEYS_BYTES: Final = 64 * 1024
@@ -169,9 +168,8 @@ def _unread_text(view: TokenView) -> str:
 
 def _show_claims(claims: TokenBinding, screen: Screen) -> None:
     _line(screen, "method", claims.method)
-    _line(screen, "target", f"digest {claims.target.hex()}")
-    _line(screen, "arguments", f"digest {claims.arguments.hex()}")
-    _line(screen, "audience", f"digest {claims.audience.hex()}")
+    for name in ("target", "arguments", "audience"):
+        _line(screen, name, f"digest {getattr(claims, name).hex()}")
     _line(screen, "principal", f"digest {claims.principal.hex()}" if claims.principal else "none")
 
 
@@ -218,12 +216,10 @@ def _line(screen: Screen, label: str, text: Part) -> None:
 
 def _when(at: float) -> str:
     try:
-        moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        moment = iso_text(at, timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
         return f"{at} (not a time)"
-    seconds_ahead = at - time.time()
-    distance = duration_text(abs(seconds_ahead) * 1000)
-    return f"{moment} (in {distance})" if seconds_ahead > 0 else f"{moment} ({distance} ago)"
+    return f"{moment} ({distance_text(at - time.time())})"
 
 
 def _compact(value: object) -> str:

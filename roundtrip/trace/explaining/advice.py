@@ -209,7 +209,8 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "OtherArguments": Advice(
         "another call has the same intent (once_per=), with other arguments",
-        "add the arguments that may differ to once_per=, or have the client repeat all arguments",
+        "add the arguments that may differ to once_per=, or have the client repeat all arguments, or wait until the "
+        "other call is over",
     ),
     "CallerMissing": Advice(
         "each caller has intents of their own (once_per=), and the server does not know who called",

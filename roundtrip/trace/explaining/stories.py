@@ -52,6 +52,7 @@ def summary(call: TracedCall) -> dict[str, Any]:
         "call": call.id,
         "tool": call.tool,
         "state": call.state.value,
+        "recalled": not call.bodies and any(serving.is_recall for serving in call.servings),
         "rounds": call.round_count,
         "legs": call.legs,
         "replays": call.replay_count,

@@ -11,7 +11,7 @@ from roundtrip.trace.writing.files import locked_folder_of
 
 _APPLICATION: Final = 0x72745478
 """SQLite application id of an index."""
-_VERSION: Final = 5
+_VERSION: Final = 6
 _BUSY_SECONDS: Final = 60.0
 _CACHE_KIB: Final = 32 * 1024
 _FILE_MODE: Final = 0o600

@@ -40,10 +40,6 @@ class Loopback:
         names = (self._host, HOST, "localhost")
         return len(hosts) == 1 and hosts[0].lower() in [f"{name}:{self._port}" for name in names]
 
-    def sent_from_here(self, origins: Sequence[str], host: str) -> bool:
-        """Return True if a request has exactly one `Origin` header, which names the given host."""
-        return list(origins) == [f"http://{host.lower()}"]
-
     def place_of(self, path: str) -> str | None:
         """Return the part of a path after the secret. Return None if the secret is wrong or no slash follows it."""
         secret, slash, place = path.removeprefix("/").partition("/")

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     Trace = OneTrace | Sequence[OneTrace] | Literal[False] | None
     from roundtrip import tracing
     from roundtrip.trace.writing import recorder, redaction
-else:
-    load_on_use(globals(), "roundtrip.trace.writing.recorder", "roundtrip.trace.writing.redaction", "roundtrip.tracing")
+
+load_on_use(globals(), "roundtrip.trace.writing.recorder", "roundtrip.trace.writing.redaction", "roundtrip.tracing")
 
 
 class FunctionTracer:

@@ -9,7 +9,6 @@ import logging
 import os
 import random
 import secrets
-import socket
 import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated, Any, Final
@@ -21,9 +20,9 @@ from starlette.applications import Starlette
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import Ledger, RedisLedger, SqliteLedger, lease
-from tests.kit.hosts import PatientServer
+from tests.kit.hosts import PatientServer, listening_again
 
-__all__ = ["BODIES", "KEYS", "PREFIX", "SLOWEST", "done_key", "ids_key", "listening", "opened"]
+__all__ = ["BODIES", "KEYS", "PREFIX", "SLOWEST", "done_key", "ids_key", "opened"]
 
 KEYS: Final = {"old": b"the old key of a whole fleet of tills", "new": b"the new key of a whole fleet of tills"}
 SLOWEST: Final = 0.3
@@ -180,16 +179,6 @@ def _app(options: argparse.Namespace) -> Starlette:
     return Starlette(routes=[route for app in apps for route in app.routes], lifespan=lifespan)
 
 
-def listening(port: int) -> socket.socket:
-    """Return a socket on a port that the fleet holds; until an instance listens, connections are refused."""
-    door = socket.socket()
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    door.bind(("127.0.0.1", port))
-    door.listen(512)
-    return door
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
@@ -206,4 +195,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         true_time = time.time
         time.time = lambda: true_time() + options.skew
     config = uvicorn.Config(_app(options), log_config=None, ws="none", timeout_graceful_shutdown=30)
-    PatientServer(config).run(sockets=[listening(options.port)])
+    PatientServer(config).run(sockets=[listening_again(options.port)])

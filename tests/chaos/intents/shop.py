@@ -11,7 +11,6 @@ import logging
 import os
 import random
 import secrets
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ import uvicorn
 
 from roundtrip import Context, Server
 from roundtrip.ledger import MemoryLedger, PostgresLedger, RedisLedger, SqliteLedger
-from tests.kit.hosts import PatientServer
+from tests.kit.hosts import PatientServer, listening_again
 
 __all__ = ["KEYS", "PER_CALL", "TOOLS", "USER", "Diary", "Line", "Terms", "main"]
 
@@ -207,16 +206,6 @@ class _Callers:
         await self._app(scope, receive, send)
 
 
-def _door(port: int) -> socket.socket:
-    """Return a socket on a port that the fleet holds; until an instance listens, connections are refused."""
-    door = socket.socket()
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    door.bind(("127.0.0.1", port))
-    door.listen(512)
-    return door
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve both eras: `--port N`, and the words of the terms."""
     _, port, *words = sys.argv[1:] if arguments is None else arguments
@@ -224,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(filename=terms.log, level=logging.WARNING)
     app = _Callers(shop(terms).streamable_http_app(stateless_http=False))
     config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5)
-    PatientServer(config).run(sockets=[_door(int(port))])
+    PatientServer(config).run(sockets=[listening_again(int(port))])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Attack tasks, and print what they survived: `python -m tests.chaos.tasks --store redis --tasks 1000 --kills 60`."""
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -9,8 +8,7 @@ from typing import Final
 
 import anyio
 
-from tests.chaos.fleet.attack import Plan
-from tests.chaos.tasks.attack import attack_tasks
+from tests.chaos.tasks.attack import attack_tasks, read_options
 from tests.chaos.tasks.places import KINDS
 from tests.chaos.tasks.processes import worksite
 
@@ -21,18 +19,11 @@ WORKERS: Final = 4
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.tasks", description=__doc__)
     parser.add_argument("--store", choices=KINDS, action="append", help="a store; may be repeated (default: all)")
-    parser.add_argument("--tasks", type=int, default=1000)
-    parser.add_argument("--kills", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--lease", type=float, default=5.0, help="seconds after which a worker counts as dead")
-    options = parser.parse_args(arguments)
-    if options.kills > options.tasks:
-        parser.error("--kills must not be more than --tasks")
-    logging.disable(logging.INFO)
+    options = read_options(parser, arguments, tasks=1000, kills=60)
     failed = False
     for kind in options.store or KINDS:
         with worksite(kind, instances=INSTANCES, workers=WORKERS, lease=options.lease) as site:
-            report = anyio.run(partial(attack_tasks, Plan(options.tasks, options.kills, options.seed), site))
+            report = anyio.run(partial(attack_tasks, options.plan, site))
         print(f"{kind}: {report.text()}", flush=True)
         failed = failed or bool(report.wrong)
     return 1 if failed else 0

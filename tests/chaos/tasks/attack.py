@@ -1,5 +1,7 @@
 """Run many tasks while workers and instances die, and compare every run of a step with the store's history."""
 
+import argparse
+import logging
 import random
 import signal
 import time
@@ -21,7 +23,7 @@ from tests.chaos.tasks.places import Place, Stored
 from tests.chaos.tasks.processes import WorkerProcess, Worksite
 from tests.chaos.tasks.shop import STEPS, Diary, Line, shop
 
-__all__ = ["AT_ONCE", "TaskJudge", "attack_tasks"]
+__all__ = ["AT_ONCE", "TaskJudge", "attack_tasks", "read_options"]
 
 AT_ONCE: Final = 48
 _DOWN: Final = 1.0
@@ -59,6 +61,22 @@ class _Steps:
     def of(self, pid: int, where: str) -> bool:
         """Return True if a process is inside a step, or stores one."""
         return bool((self.inside if where == "inside a step" else self.storing)[pid])
+
+
+def read_options(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None, *, tasks: int, kills: int
+) -> argparse.Namespace:
+    """Return the options of an attack as a program, with its `plan`."""
+    parser.add_argument("--tasks", type=int, default=tasks)
+    parser.add_argument("--kills", type=int, default=kills)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lease", type=float, default=5.0, help="seconds after which a worker counts as dead")
+    options = parser.parse_args(arguments)
+    if options.kills > options.tasks:
+        parser.error("--kills must not be more than --tasks")
+    logging.disable(logging.INFO)
+    options.plan = Plan(options.tasks, options.kills, options.seed)
+    return options
 
 
 async def attack_tasks(plan: Plan, site: Worksite) -> Report:

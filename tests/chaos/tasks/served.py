@@ -3,7 +3,6 @@
 """
 
 import argparse
-import logging
 import os
 import random
 import re
@@ -22,7 +21,7 @@ import httpx
 
 from tests.chaos.fleet.attack import Plan, Report, Turns
 from tests.chaos.fleet.processes import until
-from tests.chaos.tasks.attack import AT_ONCE, TaskJudge
+from tests.chaos.tasks.attack import AT_ONCE, TaskJudge, read_options
 from tests.chaos.tasks.client import Order, TaskClient
 from tests.chaos.tasks.places import Place, place
 from tests.chaos.tasks.shop import Diary, Terms, shop
@@ -121,17 +120,10 @@ async def _kill(plan: Plan, site: ServedSite, orders: Turns) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.tasks.served", description=__doc__)
-    parser.add_argument("--tasks", type=int, default=200)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--lease", type=float, default=5.0, help="seconds after which a worker counts as dead")
-    options = parser.parse_args(arguments)
-    if options.kills > options.tasks:
-        parser.error("--kills must not be more than --tasks")
-    logging.disable(logging.INFO)
+    options = read_options(parser, arguments, tasks=200, kills=10)
 
     async def run(site: ServedSite) -> Any:
-        return await attack_served(Plan(options.tasks, options.kills, options.seed), site)
+        return await attack_served(options.plan, site)
 
     with served_site(lease=options.lease) as site:
         report = anyio.run(run, site)

@@ -14,8 +14,7 @@ import uvicorn
 
 from roundtrip import Context, Elicit, Resolve, Server
 from roundtrip.ledger import PostgresLedger, RedisLedger, SqliteLedger, lease
-from tests.chaos.fleet.instance import listening
-from tests.kit.hosts import PatientServer
+from tests.kit.hosts import PatientServer, listening_again
 
 __all__ = ["KEY", "STEPS", "TTL", "Diary", "Line", "Terms", "main", "order_of", "shop", "worker"]
 
@@ -156,4 +155,4 @@ def main(arguments: Sequence[str]) -> None:
     logging.basicConfig(filename=log, level=logging.WARNING)
     app = shop(Terms(*rest)).streamable_http_app(stateless_http=True)
     config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=5)
-    PatientServer(config).run(sockets=[listening(int(port))])
+    PatientServer(config).run(sockets=[listening_again(int(port))])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import httpx
 
 from roundtrip import Approvals, Approve, Context, Pages, Server, ToolError, after
+from roundtrip.adapters.finding import attached
 from roundtrip.ledger import MemoryLedger
+from roundtrip.stored.book import CallBook
+from roundtrip.stored.operations import CallOperations
 from tests.kit.approving import GROUPS
 from tests.kit.approving import reader as person_reader
 from tests.kit.hosts import hosted
@@ -18,9 +21,10 @@ from tests.kit.page_users import BASE, KEY, user_of
 from tests.kit.peer import Peer, app_of
 from tests.kit.waiting import WAIT
 
-__all__ = ["RECALLED", "Office", "opened", "peer_of"]
+__all__ = ["RECALLED", "End", "Office", "book_of", "call_in", "end", "opened", "operator_of", "peer_of"]
 
 RECALLED = "roundtrip/recalled"
+End = Literal["cancel", "expire"]
 
 
 class Office:
@@ -110,3 +114,23 @@ async def opened(office: Office) -> AsyncGenerator[str]:
 async def peer_of(url: str, user: str = "ann", **options: Any) -> AsyncGenerator[Peer]:
     async with httpx.AsyncClient(timeout=WAIT) as http:
         yield Peer(http, f"{url}/mcp", headers={"x-user": user}, **options)
+
+
+def book_of(office: Office) -> CallBook:
+    server = attached(office.server)
+    assert server is not None
+    assert server.call_service is not None
+    return server.call_service.book
+
+
+def operator_of(office: Office) -> CallOperations:
+    return CallOperations(book_of(office))
+
+
+def call_in(task: dict[str, Any]) -> str:
+    return task["taskId"].partition(".")[0]
+
+
+async def end(office: Office, action: End, call_id: str) -> None:
+    operator = operator_of(office)
+    await (operator.cancel(call_id) if action == "cancel" else operator.expire(call_id))

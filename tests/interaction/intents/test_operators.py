@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from roundtrip import Context
-from roundtrip.adapters.finding import attached
 from roundtrip.ledger.machines import StoredState
-from roundtrip.stored.book import CallBook
-from roundtrip.stored.operations import CallOperations
-from tests.interaction.intents.offices import RECALLED, Office, opened, peer_of
+from tests.interaction.intents.offices import (
+    RECALLED,
+    End,
+    Office,
+    book_of,
+    call_in,
+    end,
+    opened,
+    operator_of,
+    peer_of,
+)
 from tests.kit.approving import Person
 from tests.kit.page_users import Browser, client_of, handle_in, link_in, resume, text_of
 from tests.kit.peer import text_of as text_of_task
@@ -20,7 +27,6 @@ from tests.kit.waiting import until
 pytestmark = pytest.mark.anyio
 
 ENDS: Any = pytest.mark.parametrize("action", ["cancel", "expire"])
-End = Literal["cancel", "expire"]
 
 
 class StepOffice(Office):
@@ -51,26 +57,6 @@ class StepOffice(Office):
             word = await ctx.ask("word", "Which word?", str)
             self.ran.append(order)
             return f"{order} {word} no. {len(self.ran)}"
-
-
-def book_of(office: Office) -> CallBook:
-    server = attached(office.server)
-    assert server is not None
-    assert server.call_service is not None
-    return server.call_service.book
-
-
-def operator_of(office: Office) -> CallOperations:
-    return CallOperations(book_of(office))
-
-
-def call_in(task: dict[str, Any]) -> str:
-    return task["taskId"].partition(".")[0]
-
-
-async def end(office: Office, action: End, call_id: str) -> None:
-    operator = operator_of(office)
-    await (operator.cancel(call_id) if action == "cancel" else operator.expire(call_id))
 
 
 @ENDS

@@ -1,5 +1,6 @@
 """What a ledger does for calls that are known by their intents: bound claims, notes, voids and declines."""
 
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 SHORT = 0.05
 DECLINED = ClaimAnswer(ClaimStatus.DECLINED, "a", "no")
-CONFLICT = ClaimAnswer(ClaimStatus.CONFLICT)
+CONFLICT = ClaimAnswer(ClaimStatus.CONFLICT, "a")
 NOTED = {"journal": "1"}
 
 
@@ -118,7 +119,9 @@ async def test_a_bound_claim_conflicts_with_another_digest_and_changes_nothing(l
     }
 
     async def bound(key: str, digest: str, holder: str = "two") -> ClaimAnswer:
-        return await claim(ledger, key, digest, holder, is_bound=True, rerun=True, notes={"journal": "2"}, voids=epoch)
+        # Only what has ended can be voided.
+        voids = 0 if key == "settled" else epoch
+        return await claim(ledger, key, digest, holder, is_bound=True, rerun=True, notes={"journal": "2"}, voids=voids)
 
     for key in ("held", "running", "lapsed", "settled", "declined", "unknown"):
         dies = SHORT if key == "lapsed" else LONG
@@ -126,7 +129,10 @@ async def test_a_bound_claim_conflicts_with_another_digest_and_changes_nothing(l
         if key in ends:
             assert await ledger.settle(key, holder="one", keep=LONG, **ends[key])
         before = await ledger.wait(key, patience=LONG if key == "lapsed" else 0)
-        assert [await bound(key, "b", holder) for holder in ("one", "two")] == [CONFLICT] * 2
+        conflict = replace(CONFLICT, result="yes", notes=NOTED) if key == "settled" else CONFLICT
+        answers = [await bound(key, "b", holder) for holder in ("one", "two")]
+        assert answers == [conflict] * 2
+        assert {answer.epoch for answer in answers} == {epoch}
         after = await ledger.wait(key, patience=0)
         assert before is not None
         assert (after, after.epoch) == (before, before.epoch)
@@ -138,8 +144,42 @@ async def test_a_bound_claim_conflicts_with_another_digest_and_changes_nothing(l
     assert await claim(ledger, "held", is_bound=True, tentative=True) == granted
     await ledger.release("held", holder="one")
     # The free entry remembers by its notes what it was claimed with.
-    assert await bound("held", "b") == CONFLICT
+    assert await bound("held", "b") == replace(CONFLICT, notes=NOTED)
     assert await claim(ledger, "held", holder="two", is_bound=True) == granted
+
+
+async def test_other_arguments_drop_what_came_to_nothing(ledger: EpochKeeper) -> None:
+    for key in ("free", "lapsed decline", "settled"):
+        first = await claim(ledger, key, tentative=True, notes={**NOTED, "step": ""})
+        result = None if key == "free" else "no"
+        if key == "free":
+            await ledger.release(key, holder="one")
+        else:
+            declined_for = None if key == "settled" else SHORT
+            assert await ledger.settle(key, holder="one", result=result, keep=LONG, declined_for=declined_for)
+    await anyio.sleep(SHORT * 2)
+    for key in ("free", "lapsed decline", "settled"):
+        conflict = await claim(ledger, key, "b", "two", is_bound=True)
+        result = None if key == "free" else "no"
+        assert conflict == replace(CONFLICT, result=result, notes={**NOTED, "step": ""})
+        late = await claim(ledger, key, "b", "two", is_bound=True, voids=conflict.epoch - 1)
+        assert (late, late.epoch) == (conflict, conflict.epoch)
+        granted = await claim(
+            ledger, key, "b", "two", is_bound=True, tentative=True, voids=conflict.epoch, notes={"new": "1"}
+        )
+        assert granted == ClaimAnswer(ClaimStatus.GRANTED, "b", notes={"journal": "", "step": "", "new": "1"})
+        assert granted.epoch > conflict.epoch
+        # Two claims may void the same end. The second one meets the first.
+        for digest, status in (("b", ClaimStatus.RUNNING), ("c", ClaimStatus.CONFLICT)):
+            other = await claim(ledger, key, digest, "three", is_bound=True, voids=conflict.epoch)
+            assert (other.status, other.answers_digest, other.result) == (status, "b", None)
+        # A claim that ends without a journal leaves no digest.
+        await ledger.release(key, holder="two", notes={"new": ""})
+        assert (await claim(ledger, key, "c", "three", is_bound=True)).status is ClaimStatus.GRANTED
+    # A claim that is not bound voids nothing of other answers.
+    first = await claim(ledger, "unbound", tentative=True, notes=NOTED)
+    await ledger.release("unbound", holder="one")
+    assert (await claim(ledger, "unbound", "b", "two", voids=first.epoch)).notes == NOTED
 
 
 async def test_a_free_entry_without_notes_never_conflicts(ledger: EpochKeeper) -> None:
@@ -160,7 +200,8 @@ async def test_a_free_entry_without_notes_never_conflicts(ledger: EpochKeeper) -
     await ledger.settle("declined with notes", holder="one", result="no", keep=LONG, declined_for=SHORT)
     await anyio.sleep(SHORT * 2)
     for key in ("lapsed with notes", "declined with notes"):
-        assert await claim(ledger, key, "b", "two", is_bound=True) == CONFLICT
+        result = "no" if key == "declined with notes" else None
+        assert await claim(ledger, key, "b", "two", is_bound=True) == replace(CONFLICT, result=result, notes=NOTED)
         assert (await claim(ledger, key, "b", "two")).notes == NOTED
 
 

@@ -122,6 +122,11 @@ async def test_end_that_is_recalled_names_the_call(
     assert "and nothing ran; nothing needs to be fixed." in explained
     assert story["servings"][0]["intent"]["recalled_from"] == began.id
     assert ["Intent", f"recalled the end of call '{began.id}'"] in data_of(recalled)["steps"][0]["facts"]
+    assert main(["trace", "ls", "--json", str(path)]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["call"]: row["recalled"] for row in rows} == {began.id: False, recalled.id: True}
+    assert main(["trace", "ls", str(path)]) == 0
+    assert capsys.readouterr().out.count("completed, recalled") == 1
     text, explained, story = views(began, path, capsys)
     assert "recalled the end" not in text
     assert "joined" not in text
