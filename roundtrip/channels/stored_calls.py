@@ -41,7 +41,7 @@ from roundtrip.legs.requests import RequestRecord
 from roundtrip.limited_logs import LOG
 from roundtrip.machine.journal import Journal, to_text
 from roundtrip.on_demand import load_on_use
-from roundtrip.pages.settings import DEFAULT_WAIT_SECONDS, Pages
+from roundtrip.pages.settings import DEFAULT_WAIT_SECONDS, PageLook, Pages
 from roundtrip.revisions import FIRST_OF_RETRY_ERA, is_retry_era
 from roundtrip.stored.book import StoredView
 from roundtrip.stored.content import CallContent, ContentUnreadable, Pause, split_id
@@ -63,14 +63,14 @@ if TYPE_CHECKING:
     from roundtrip.stored.desk import ClientCall, Proceed, ToolHost
     from roundtrip.stored.storage import Storage
     from roundtrip.tools.registered import RegisteredTool
-else:
-    load_on_use(
-        globals(),
-        "roundtrip.channels.apps.app_calls",
-        "roundtrip.channels.apps.app_messages",
-        "roundtrip.channels.local.local_pages",
-        "roundtrip.channels.stored_pages",
-    )
+
+load_on_use(
+    globals(),
+    "roundtrip.channels.apps.app_calls",
+    "roundtrip.channels.apps.app_messages",
+    "roundtrip.channels.local.local_pages",
+    "roundtrip.channels.stored_pages",
+)
 
 _SECRET_BYTES: Final = 16
 _HOLDER: Final = "its request"
@@ -149,8 +149,11 @@ class StoredCalls(LegExtension):
         if pages is not None and pages.base_url is not None:
             self.site = stored_pages.StoredPages(pages, pages.base_url, name=name, book=service.book)
         self._apps: app_calls.Apps | None = None
-        has_apps = "app" in channels.names or (pages is not None and bool(pages.app))
-        self._in_app: AskInApp | None = app_messages.ask_in_app if has_apps else None
+        self._messages: app_messages.AppMessages | None = None
+        if "app" in channels.names or (pages is not None and pages.app):
+            look = PageLook(name) if pages is None else pages.look(name)
+            lists = {"lists_tools": "app" in channels.names, "lists_always": channels.takes_any_for_app}
+            self._messages = app_messages.AppMessages(look, **lists)
         if pages is not None and "local" in channels.names:
             self._local = local_pages.LocalPages(pages, name=name, book=service.book, system=legs.parts.system)
             service.stops_first.append(self._local.stop)
@@ -178,12 +181,9 @@ class StoredCalls(LegExtension):
         service.prepare = stored.prepare_task
         if stored.site is not None:
             stored.site.serve_on(server)
-        if stored._in_app is not None:
-            messages = app_messages.AppMessages(
-                lists_tools="app" in channels.names, lists_always=channels.takes_any_for_app
-            )
+        if stored._messages is not None:
             # Outside all other middlewares but the SDK's own, so that it sees the results as the client does.
-            host.low_level.middleware.insert(1, messages)
+            host.low_level.middleware.insert(1, stored._messages)
         if not channels.continues:
             return stored
 
@@ -208,9 +208,11 @@ class StoredCalls(LegExtension):
         # Not traced, because its arguments and results contain handles and page addresses.
         stored.continuing = host.find(CONTINUE_TOOL, None)
         host.desk.untraced.add(stored.continuing)
-        if "app" in channels.names:
+        if stored._messages is not None and "app" in channels.names:
             link_of = stored.site.url_of if stored.site is not None and stored.gives_links else None
-            stored._apps = app_calls.Apps(pages, name=host.low_level.name, service=service, link_of=link_of)
+            takes_handles = pages is not None and pages.app == "handle"
+            look = stored._messages.look
+            stored._apps = app_calls.Apps(service, look, link_of=link_of, takes_handles=takes_handles)
             stored._apps.serve_on(host)
         stored.own = frozenset(host.desk.untraced)
         return stored
@@ -229,7 +231,8 @@ class StoredCalls(LegExtension):
     def join(self, leg: OpenLeg) -> LegPart | None:
         # A leg that serves no client request cannot ask a client.
         is_asked_for = leg.stored is None and leg.record is not None
-        return _ChannelPart(leg, self._channels, self._in_app) if is_asked_for else None
+        in_app = self._messages.ask if self._messages is not None else None
+        return _ChannelPart(leg, self._channels, in_app) if is_asked_for else None
 
     def relist(self, tool: RegisteredTool, listing: WireTool) -> WireTool:
         """Return a tool's listing. If a result may be a link, the listing has no output schema, because clients would

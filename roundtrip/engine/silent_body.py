@@ -21,8 +21,8 @@ from roundtrip.resolvers.cancellation import cancel_requests, is_cancelled, stra
 if TYPE_CHECKING:
     from roundtrip.engine import interruptions
     from roundtrip.machine import facts
-else:
-    load_on_use(globals(), "roundtrip.engine.interruptions", "roundtrip.machine.facts")
+
+load_on_use(globals(), "roundtrip.engine.interruptions", "roundtrip.machine.facts")
 
 Execute = Callable[[dict[str, Any], Any], Awaitable[Any]]
 """Runs the body, given its resolved values and the context."""

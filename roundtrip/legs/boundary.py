@@ -44,8 +44,8 @@ from roundtrip.tokens.binding import (
 
 if TYPE_CHECKING:
     from roundtrip import tracing
-else:
-    load_on_use(globals(), "roundtrip.tracing")
+
+load_on_use(globals(), "roundtrip.tracing")
 
 logger = logging.getLogger("roundtrip")
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from roundtrip.legs.requests import Incoming
     from roundtrip.questions.markers import Marker as Question
     from roundtrip.resolvers import planner
-else:
-    load_on_use(globals(), "roundtrip.legs.asking", "roundtrip.resolvers.planner", "roundtrip.tracing")
+
+load_on_use(globals(), "roundtrip.legs.asking", "roundtrip.resolvers.planner", "roundtrip.tracing")
 
 T = TypeVar("T")
 

@@ -23,8 +23,8 @@ from roundtrip.trace.writing.tracers import Tracers
 if TYPE_CHECKING:
     from roundtrip.ledger import memory
     from roundtrip.ledger.contract import Ledger
-else:
-    load_on_use(globals(), "roundtrip.ledger.memory")
+
+load_on_use(globals(), "roundtrip.ledger.memory")
 
 _MAKING: Final = Lock()
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from roundtrip.engine.ports import Channels, Waits
     from roundtrip.machine.call import Call
     from roundtrip.machine.pins import Pinner
-else:
-    load_on_use(globals(), "roundtrip.engine.interruptions")
+
+load_on_use(globals(), "roundtrip.engine.interruptions")
 
 T = TypeVar("T")
 

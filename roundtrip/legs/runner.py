@@ -57,16 +57,16 @@ if TYPE_CHECKING:
     from roundtrip.resolvers.node_outcomes import Reused
     from roundtrip.resolvers.plan import Plan
     from roundtrip.threads.leg_threads import LegThreads
-else:
-    load_on_use(
-        globals(),
-        "roundtrip.engine.leg_run",
-        "roundtrip.engine.ports",
-        "roundtrip.engine.rounds",
-        "roundtrip.legs.asking",
-        "roundtrip.legs.leg_facts",
-        "roundtrip.tracing",
-    )
+
+load_on_use(
+    globals(),
+    "roundtrip.engine.leg_run",
+    "roundtrip.engine.ports",
+    "roundtrip.engine.rounds",
+    "roundtrip.legs.asking",
+    "roundtrip.legs.leg_facts",
+    "roundtrip.tracing",
+)
 
 logger = logging.getLogger("roundtrip")
 # These logs are rate limited, because clients can trigger their messages.

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from roundtrip.legs.parts import Parts
     from roundtrip.once import exactly_once, intent_legs
     from roundtrip.tools.intents import IntentPolicy
-else:
-    load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.once.exactly_once", "roundtrip.once.intent_legs")
+
+load_on_use(globals(), "roundtrip.ledger.contract", "roundtrip.once.exactly_once", "roundtrip.once.intent_legs")
 
 logger = logging.getLogger("roundtrip")
 

@@ -20,7 +20,7 @@ class AskingPage:
 class WorkingPage:
     """Call that is running, and may ask again."""
 
-    seconds: int
+    seconds: int = 3
     """How many seconds pass before the page reloads."""
     needs_client: bool = False
     """True if the call goes on only with its client's next request."""

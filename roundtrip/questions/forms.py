@@ -23,8 +23,8 @@ from roundtrip.on_demand import load_on_use
 
 if TYPE_CHECKING:
     from roundtrip.questions import fields
-else:
-    load_on_use(globals(), "roundtrip.questions.fields")
+
+load_on_use(globals(), "roundtrip.questions.fields")
 
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 _REASONS_SHOWN: Final = 3

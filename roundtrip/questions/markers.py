@@ -29,8 +29,8 @@ from roundtrip.on_demand import load_on_use
 
 if TYPE_CHECKING:
     from roundtrip.questions import samples
-else:
-    load_on_use(globals(), "roundtrip.questions.samples")
+
+load_on_use(globals(), "roundtrip.questions.samples")
 
 # Other modules import these SDK classes from here, and `__all__` tells type checkers that this is permitted.
 __all__ = ["SdkElicit", "SdkListRoots", "SdkSample"]

@@ -17,8 +17,8 @@ from roundtrip.resolvers.signatures import arms_of, wants_outcome
 
 if TYPE_CHECKING:
     from roundtrip.questions import forms
-else:
-    load_on_use(globals(), "roundtrip.questions.forms")
+
+load_on_use(globals(), "roundtrip.questions.forms")
 
 _TOWER: Final = ((bool, int), (int, float), (float, complex), (int, complex))
 """Pairs of types. A value of the first type fits the second type, even if the first is not a subclass."""

@@ -18,8 +18,8 @@ from roundtrip.tokens.token import Entropy, JournalCodec, KeyRing, Sealer, Token
 
 if TYPE_CHECKING:
     from roundtrip.tokens import tickets
-else:
-    load_on_use(globals(), "roundtrip.tokens.tickets")
+
+load_on_use(globals(), "roundtrip.tokens.tickets")
 
 
 class Protection(NamedTuple):

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from itsdangerous import Signer
 
     from roundtrip.tokens import signing
-else:
-    load_on_use(globals(), "roundtrip.tokens.signing")
+
+load_on_use(globals(), "roundtrip.tokens.signing")
 
 MAX_TOKEN_BYTES: Final = 64 * 1024
 SEALED_PREFIX: Final = "s1."

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
-from roundtrip.channels.apps.app_messages import ONLY_FOR_APPS
+from roundtrip.channels.apps.app_messages import APP_META, ONLY_FOR_APPS
 from roundtrip.channels.apps.payloads import payload_of
 from roundtrip.channels.stored_pages import CallsOfSite
 from roundtrip.legs.asking import AskingContext
@@ -23,14 +23,12 @@ from roundtrip.legs.boundary import Request
 from roundtrip.pages.calls import AskingPage, CallsUnavailable, ClosedPage, WorkingPage
 from roundtrip.pages.forms import PageForm, PostUnreadable, read_form
 from roundtrip.pages.handler import TICKET_PATTERN
-from roundtrip.pages.settings import PageLook
 from roundtrip.tools.failures import store_down
 from roundtrip.tools.options import tool
 from roundtrip.tools.replies import text_result
 
 if TYPE_CHECKING:
     from roundtrip.pages.controls import Posted
-    from roundtrip.pages.settings import Pages
     from roundtrip.stored.book import StoredView
     from roundtrip.stored.content import CallContent
     from roundtrip.stored.desk import ToolHost
@@ -38,9 +36,6 @@ if TYPE_CHECKING:
 
 ANSWER_TOOL: Final = "answer_call"
 LOOK_TOOL: Final = "look_at_call"
-APP_META: Final = "roundtrip/app"
-"""Key in a result's `_meta`: everything that the app needs. See `docs/apps.md`."""
-
 _VERSION: Final = 1
 _MAX_CHARS: Final = 256 * 1024
 _ANSWERED: Final = "Nothing was sent this time: the question was already answered, or it has changed."
@@ -58,25 +53,22 @@ class Apps:
     """The apps of one server.
 
     Args:
-        pages: The author's page settings, if any.
-        name: The server's name.
         service: Stores calls.
+        look: The look of the server's pages, as JSON.
         link_of: Returns the address of a call's page; None if results have no links.
+        takes_handles: True if a call's handle also opens the call.
     """
 
     def __init__(
-        self, pages: Pages | None, *, name: str, service: CallService, link_of: Callable[[StoredView], str] | None
+        self,
+        service: CallService,
+        look: Mapping[str, Any],
+        *,
+        link_of: Callable[[StoredView], str] | None,
+        takes_handles: bool,
     ) -> None:
-        look = PageLook(name) if pages is None else pages.look(name)
-        self._takes_handles = pages is not None and pages.app == "handle"
-        self._look: dict[str, Any] = {
-            "name": look.name,
-            "accent": look.accent,
-            "dark_accent": look.dark_accent,
-            "language": look.language,
-            # An app has no network, so the logo must be part of the payload.
-            "logo": look.logo if look.image_source == "data:" else None,
-        }
+        self._look = look
+        self._takes_handles = takes_handles
         self._service = service
         self._link_of = link_of
         self._calls = CallsOfSite(service.book, knows_readers=True, secret_of=_app_secret)

@@ -21,12 +21,14 @@ from pydantic import BaseModel
 
 from roundtrip.channels.server_channels import APP_MIME_TYPE, UI_EXTENSION, renders_forms, shows_apps
 from roundtrip.legs.boundary import Request
+from roundtrip.pages.settings import PageLook
 from roundtrip.revisions import is_retry_era
 from roundtrip.untrusted import mapping_of
 
 _ASK: Final = "elicitation/create"
-_OWN: Final = "roundtrip/app"
-ONLY_FOR_APPS: Final = {"ui": {"visibility": ["app"]}, _OWN: True}
+APP_META: Final = "roundtrip/app"
+"""Key in a result's `_meta`: everything that the app needs."""
+ONLY_FOR_APPS: Final = {"ui": {"visibility": ["app"]}, APP_META: True}
 """The `_meta` of the app's own tools."""
 _URI: Final = re.compile(r"ui://roundtrip/questions-[0-9a-f]{12}\.html", re.ASCII)
 
@@ -53,11 +55,20 @@ class AppMessages:
     """Middleware for the messages of one server.
 
     Args:
+        look: The look of the server's pages.
         lists_tools: True if calls may be answered in apps.
         lists_always: True to list the app's tools to every client.
     """
 
-    def __init__(self, *, lists_tools: bool, lists_always: bool) -> None:
+    def __init__(self, look: PageLook, *, lists_tools: bool, lists_always: bool) -> None:
+        self.look: dict[str, Any] = {
+            "name": look.name,
+            "accent": look.accent,
+            "dark_accent": look.dark_accent,
+            "language": look.language,
+            # An app has no network, so the logo must come with the question.
+            "logo": look.logo if look.image_source == "data:" else None,
+        }
         self._lists_tools = lists_tools
         self._lists_always = lists_always
 
@@ -72,30 +83,37 @@ class AppMessages:
             case "initialize" | "server/discover":
                 return _declared(_as_dict(result))
             case _ if is_input_required(result) and renders_forms(ctx.session.client_capabilities):
-                return _with_app(_as_dict(result))
+                return self._with_app(_as_dict(result))
             case _:
                 return result
+
+    def ask(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Return a form question's parameters with the app's address. Other questions stay as they are."""
+        meta = mapping_of(params.get("_meta"))
+        if params.get("mode", "form") != "form" or "ui" in meta:
+            return params
+        return {**params, "_meta": {**meta, "ui": {"resourceUri": app_uri()}, APP_META: {"look": self.look}}}
 
     def _read(self, ctx: Request) -> dict[str, Any]:
         # Old addresses have the new document, so that the views of old conversations show what became of their calls.
         uri = (ctx.params or {})["uri"]
-        content = {"uri": uri, "mimeType": APP_MIME_TYPE, "text": document(), "_meta": {"ui": {"prefersBorder": True}}}
+        content = {"uri": uri, "mimeType": APP_MIME_TYPE, "text": document(), "_meta": {"ui": {"prefersBorder": False}}}
         result: dict[str, Any] = {"contents": [content]}
         return {**result, "ttlMs": 0, "cacheScope": "public", "resultType": "complete"} if _is_new(ctx) else result
+
+    def _with_app(self, result: dict[str, Any]) -> dict[str, Any]:
+        requests: Mapping[str, dict[str, Any]] = mapping_of(result.get("inputRequests"))
+        asked = {
+            key: {**request, "params": self.ask(request["params"])} if request["method"] == _ASK else request
+            for key, request in requests.items()
+        }
+        return {**result, "inputRequests": asked} if asked else result
 
     def _listed(self, ctx: Request, result: dict[str, Any]) -> dict[str, Any]:
         is_shown = self._lists_always or shows_apps(ctx.session.client_capabilities)
         tools = result["tools"] if is_shown else [_without_app(each) for each in result["tools"] if not _is_own(each)]
         result = {**result, "tools": tools}
         return {**result, "cacheScope": "private"} if _is_new(ctx) else result
-
-
-def ask_in_app(params: dict[str, Any]) -> dict[str, Any]:
-    """Return a form question's parameters with the app's address. Other questions stay as they are."""
-    meta = mapping_of(params.get("_meta"))
-    if params.get("mode", "form") != "form" or "ui" in meta:
-        return params
-    return {**params, "_meta": {**meta, "ui": {"resourceUri": app_uri()}}}
 
 
 def _is_new(ctx: Request) -> bool:
@@ -116,17 +134,8 @@ def _declared(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, "capabilities": {**capabilities, "extensions": {**extensions, UI_EXTENSION: declared}}}
 
 
-def _with_app(result: dict[str, Any]) -> dict[str, Any]:
-    requests: Mapping[str, dict[str, Any]] = mapping_of(result.get("inputRequests"))
-    asked = {
-        key: {**request, "params": ask_in_app(request["params"])} if request["method"] == _ASK else request
-        for key, request in requests.items()
-    }
-    return {**result, "inputRequests": asked} if asked else result
-
-
 def _is_own(tool: Mapping[str, Any]) -> bool:
-    return bool(mapping_of(tool.get("_meta")).get(_OWN))
+    return bool(mapping_of(tool.get("_meta")).get(APP_META))
 
 
 def _without_app(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """Call states as JSON for the app's view: the same forms and texts as on the question pages.
 
-All texts of others are printable. The view shows each one as text, never as HTML.
+Texts from questions and decisions are printable. The view shows them as text, never as HTML.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def payload_of(
         round_: The name under which the view answers this round. Only an asking call has one.
         form: The form as the user filled it in. None for a form with its defaults.
         notice: A sentence about the user's last answer.
-        continue_in_chat: True if a working call goes on only after the model has called `continue_call`.
+        continue_in_chat: True if a working call continues only after the model calls `continue_call`.
     """
     match state:
         case calls.AskingPage(_, questions):

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from roundtrip.channels.local import local_site
     from roundtrip.pages.settings import Pages
     from roundtrip.stored.book import CallBook, StoredView
-else:
-    load_on_use(globals(), "roundtrip.channels.local.local_site")
+
+load_on_use(globals(), "roundtrip.channels.local.local_site")
 
 logger = logging.getLogger("roundtrip")
 

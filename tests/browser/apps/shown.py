@@ -7,10 +7,11 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from playwright.sync_api import FrameLocator, Page
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -29,7 +30,7 @@ __all__ = ["CAPABILITIES", "LINK", "META", "VIEW", "AppHost", "AppShop", "PlainH
 META: Final = "roundtrip/app"
 VIEW: Final = Path(roundtrip.channels.apps.__path__[0]) / "view.html"
 LINK: Final = "https://shop.example/ask/0123456789abcdef"
-CAPABILITIES: Final = {"serverTools": {}, "openLinks": {}, "updateModelContext": {"text": {}}}
+CAPABILITIES: Final[Mapping[str, Any]] = {"serverTools": {}, "openLinks": {}, "updateModelContext": {"text": {}}}
 _ANSWERED: Final = "Nothing was sent this time: the question was already answered, or it has changed."
 _FOLDER: Final = Path(__file__).parent / "hosts"
 
@@ -74,7 +75,10 @@ class AppShop:
             "link": LINK,
             "state": self._payload(ticket),
         }
-        return {"content": [{"type": "text", "text": "This call waits for its user."}], "_meta": {META: payload | changes}}
+        return {
+            "content": [{"type": "text", "text": "This call waits for its user."}],
+            "_meta": {META: payload | changes},
+        }
 
     def call_tool(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of a tool that the view calls."""
@@ -107,11 +111,18 @@ class AppHost:
         self.page, self.shop = page, shop
         self.opened: list[str] = []
         self.contexts: list[tuple[str, Any]] = []
-        page.expose_function("callTool", lambda name, params: shop.call_tool(params))
-        page.expose_function("openLink", self._open)
-        page.expose_function("updateModelContext", lambda name, params: self.contexts.append((name, params)))
+        given: Any = page
+        given.expose_function("callTool", self._call_tool)
+        given.expose_function("openLink", self._open)
+        given.expose_function("updateModelContext", self._update_model_context)
         page.goto(f"{base}/bridge.html")
         page.wait_for_selector("html[data-ready]")
+
+    def _call_tool(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        return self.shop.call_tool(params)
+
+    def _update_model_context(self, name: str, params: Mapping[str, Any]) -> None:
+        self.contexts.append((name, params))
 
     def _open(self, url: str) -> dict[str, Any]:
         self.opened.append(url)
@@ -124,9 +135,11 @@ class AppHost:
         result: Mapping[str, Any] | None = None,
         without: Sequence[str] = (),
         context: Mapping[str, Any] | None = None,
+        proxy: Mapping[str, str] | None = None,
     ) -> FrameLocator:
+        """Show a view. `proxy` has the address of a page between the two, and what the host writes around the view."""
         capabilities = {key: value for key, value in CAPABILITIES.items() if key not in without}
-        given = {"result": result, "capabilities": capabilities, "context": context or {}}
+        given = {"result": result, "capabilities": capabilities, "context": context or {}, "proxy": proxy}
         self.page.evaluate("([name, given]) => mount(name, given)", [name, given])
         self.page.wait_for_selector(f"iframe[name={name}][data-ready]", state="attached")
         return self.page.frame_locator(f"iframe[name={name}]")
@@ -135,9 +148,13 @@ class AppHost:
         """Call a function of the host's page."""
         return self.page.evaluate("([name, values]) => window[name](...values)", [function, values])
 
-    def wait_for_calls(self, count: int) -> None:
-        """Wait until the host has passed on so many calls of the view."""
-        self.page.wait_for_function("(count) => calls >= count", arg=count)
+    def wait_for(self, kind: Literal["calls", "links", "contexts"], count: int = 1) -> None:
+        """Wait until the host has handled so many requests of the views."""
+        self.page.wait_for_function("([kind, count]) => counts[kind] >= count", arg=[kind, count])
+
+    def wait_for_held_call(self) -> None:
+        """Wait until a call of the view has arrived that the host holds back."""
+        self.page.wait_for_function("heldCalls() === 1")
 
     def height(self, name: str = "view") -> float:
         box = self.page.locator(f"iframe[name={name}]").evaluate("(frame) => frame.clientHeight")
@@ -199,12 +216,13 @@ class PlainHost:
 def hosts() -> Generator[str]:
     """Serve the pages of the hosts, the view, and the modules of ext-apps, on this machine."""
     modules = StaticFiles(directory=ROOT / ".ci" / "node_modules", follow_symlink=True)
-    pages = [
-        Route(f"/{path.name}", lambda request, path=path: FileResponse(path)) for path in sorted(_FOLDER.glob("*.html"))
-    ]
-    view = Route("/view", lambda request: FileResponse(VIEW, media_type="text/plain; charset=utf-8"))
-    with hosted_in_a_thread(Starlette(routes=[*pages, view, Mount("/modules", modules)])) as url:
+    routes = [Route("/view", _view), Mount("/modules", modules), Mount("/", StaticFiles(directory=_FOLDER))]
+    with hosted_in_a_thread(Starlette(routes=routes)) as url:
         yield url
+
+
+def _view(request: Request) -> FileResponse:
+    return FileResponse(VIEW, media_type="text/plain; charset=utf-8")
 
 
 def _result(state: Mapping[str, Any]) -> dict[str, Any]:

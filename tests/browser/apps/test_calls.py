@@ -17,7 +17,12 @@ SURE: OpenQuestions = {"sure": confirmation("Delete 3 files?")}
 REVIEW: OpenQuestions = {
     "check": form(
         "Is this right?\nName: Ada\nCopies: 2",
-        {"change": {"type": "string", "oneOf": [{"const": "", "title": "It is right"}, {"const": "n", "title": "Name"}]}},
+        {
+            "change": {
+                "type": "string",
+                "oneOf": [{"const": "", "title": "It is right"}, {"const": "n", "title": "Name"}],
+            }
+        },
         required=["change"],
     )
 }
@@ -68,7 +73,9 @@ def test_mistakes_are_named_and_everything_typed_is_kept(host: AppHost, shop: Ap
     expect(view.get_by_label("Note for the courier")).to_have_value("Ring twice.\nThen wait.")
     expect(view.get_by_label("Not before")).to_have_value("2026-07-28")
     expect(view.get_by_label("Gift wrapping")).to_be_checked()
-    expect(view.get_by_label("Copies")).to_have_accessible_description("A whole number, 1 to 9. It must be a whole number.")
+    expect(view.get_by_label("Copies")).to_have_accessible_description(
+        "A whole number, 1 to 9. It must be a whole number."
+    )
     press(view, "Copies: It must be a whole number.")
     expect(view.get_by_label("Copies")).to_be_focused()
     view.get_by_label("Copies").fill("3")
@@ -111,6 +118,7 @@ def test_rounds_follow_each_other_and_the_model_is_told_once(host: AppHost, shop
         {"sure": {"action": "decline"}},
         {"check": {"action": "accept", "content": {"change": ""}}},
     ]
+    host.wait_for("contexts")
     assert host.opened == ["https://cinema.example/login?next=seat"]
     assert host.contexts == [("view", {"content": [{"type": "text", "text": TOLD}]})]
     secrets = [params for params in shop.arguments if params["arguments"]["ticket"] == TICKET]
@@ -125,7 +133,7 @@ def test_declining_keeps_every_question_unanswered(host: AppHost, shop: AppShop)
     assert {answer["action"] for answer in call.answers[0].values()} == {"decline"}
 
 
-def test_approval_is_awaited_and_its_decision_is_shown(tab: Tab, host: AppHost, shop: AppShop) -> None:
+def test_approval_is_awaited_and_its_decision_is_shown(host: AppHost, shop: AppShop) -> None:
     call = shop.ask(NAME)
     view = host.mount(result=shop.result())
     view.get_by_label("Name").fill("Ada")
@@ -142,9 +150,28 @@ def test_approval_is_awaited_and_its_decision_is_shown(tab: Tab, host: AppHost, 
     see(view, "Ended without a result")
     expect(view.locator(".notice").first).to_have_text("Refund 5? Rejected by finance.")
     expect(view.locator(".result")).to_have_text("Too\nmuch.")
-    expect(view.get_by_role("status")).to_have_text("Ended without a result")
+    # The user is still here, so the focus follows.
+    expect(view.get_by_role("heading", level=1)).to_be_focused()
     assert host.contexts == []
-    assert tab.page.evaluate("document.activeElement.tagName") == "IFRAME"
+
+
+def test_changes_leave_the_focus_in_the_chat(tab: Tab, host: AppHost, shop: AppShop) -> None:
+    call = shop.ask(NAME, instead=WorkingPage())
+    view = host.mount(result=shop.result())
+    expect(view.get_by_role("status")).to_have_text("Still working")
+    call.instead = None
+    see(view, "Your name?")
+    expect(view.get_by_role("status")).to_have_text("Your name?")
+    view.get_by_label("Name").fill("Ada")
+    host.tell("hold")
+    press(view, "Answer")
+    host.wait_for_held_call()
+    tab.page.evaluate("document.querySelector('h1').tabIndex = -1; document.querySelector('h1').focus()")
+    expect(tab.page.locator("h1")).to_be_focused()
+    host.tell("release")
+    see(view, "Done")
+    expect(view.get_by_role("status")).to_have_text("Done")
+    assert tab.page.evaluate("document.activeElement.tagName") == "H1"
 
 
 def test_second_view_gets_the_next_state(host: AppHost, shop: AppShop) -> None:
@@ -165,6 +192,7 @@ def test_second_view_gets_the_next_state(host: AppHost, shop: AppShop) -> None:
     see(first, "Done")
     assert [list(answer) for answer in call.answers] == [["name"], ["sure"]]
     assert call.answers[0]["name"]["content"] == {"name": "Ada"}
+    host.wait_for("contexts")
     assert [name for name, _ in host.contexts] == ["second"]
 
 
@@ -218,6 +246,7 @@ def test_result_without_a_ticket_offers_its_link(host: AppHost) -> None:
     lines = f"This call waits.\nShow the user this link: {LINK}\nThen call continue_call."
     view = host.mount(result={"content": [{"type": "text", "text": lines}]})
     press(view, "Open shop.example")
+    host.wait_for("links")
     assert host.opened == [LINK]
     plain = host.mount("plain", result={"content": [{"type": "text", "text": lines}]}, without=["openLinks"])
     link = plain.get_by_role("link", name="Open shop.example")
@@ -249,6 +278,7 @@ def test_host_that_passes_on_no_answers_gets_the_link(host: AppHost, shop: AppSh
     view = host.mount(result=shop.result(), without=["serverTools"])
     expect(view.locator("main")).to_contain_text("Questions cannot be answered here")
     press(view, "Open the question page")
+    host.wait_for("links")
     assert (host.opened, shop.arguments) == ([LINK], [])
     view = host.mount("other", result=shop.result(link=None), without=["serverTools"])
     expect(view.locator("main")).to_contain_text("its link is in the chat")
@@ -267,6 +297,7 @@ def test_error_keeps_the_form_and_can_be_tried_again(host: AppHost, shop: AppSho
     expect(view.get_by_role("alert")).to_be_focused()
     expect(view.get_by_role("alert")).to_contain_text("we do not know whether your answer arrived")
     press(view, "Open the question page")
+    host.wait_for("links")
     assert host.opened == [LINK]
     expect(view.get_by_label("Name")).to_have_value("Ada")
     shop.is_down = False
@@ -280,14 +311,16 @@ def test_no_reply_within_30_seconds_is_an_error(tab: Tab, host: AppHost, shop: A
     call = shop.ask(NAME)
     view = host.mount(result=shop.result())
     view.get_by_label("Name").fill("Ada")
-    held: list[Any] = host.tell("hold")
+    host.tell("hold")
     press(view, "Answer")
+    host.wait_for_held_call()
     expect(view.locator("main")).to_have_attribute("aria-busy", "true")
     # A second press sends nothing.
     press(view, "Answer")
     tab.page.clock.fast_forward(30_000)
     expect(view.get_by_role("alert")).to_contain_text("No reply came")
-    assert (held, host.tell("release")) == ([], 1)
+    host.wait_for_held_call()
+    host.tell("release")
     see(view, "Your name?")
     press(view, "Try again")
     expect(view.get_by_text("Nothing was sent this time")).to_be_visible()
@@ -304,12 +337,12 @@ def test_waiting_view_looks_less_and_less(tab: Tab, host: AppHost, shop: AppShop
     see(view, heading)
     for place, milliseconds in enumerate((1_000, 1_500, 2_250, 3_375, 5_063, 7_594, 10_000, 10_000), start=2):
         tab.page.clock.run_for(milliseconds)
-        host.wait_for_calls(place)
+        host.wait_for("calls", place)
     # Two failures are no reason to disturb the user.
     shop.is_down = True
     for place in (10, 11):
         tab.page.clock.run_for(10_000)
-        host.wait_for_calls(place)
+        host.wait_for("calls", place)
     see(view, heading)
     assert view.get_by_role("alert").count() == 0
     tab.page.clock.run_for(10_000)
@@ -335,6 +368,44 @@ def test_look_of_the_host_comes_first(host: AppHost, shop: AppShop) -> None:
     expect(view.locator("html")).to_have_attribute("lang", "en")
     host.tell("change", "view", {"theme": "light"})
     expect(view.locator("button.main")).to_have_css("background-color", _rgb(shop.look.accent))
+
+
+def test_view_works_inside_of_the_inspectors_sandbox(tab: Tab, host: AppHost, shop: AppShop, base: str) -> None:
+    """The Inspector writes the view into the body of its own document, where the view's policy counts for nothing."""
+    policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri 'self'"
+    page = "/modules/@modelcontextprotocol/inspector/clients/web/static/sandbox_proxy.html"
+    proxy = {
+        "url": base.replace("127.0.0.1", "localhost") + page,
+        "before": f'<!DOCTYPE html><head><meta http-equiv="Content-Security-Policy" content="{policy}"></head><body>',
+        "after": "</body>",
+    }
+    shop.ask(NAME)
+    view = host.mount(result=shop.result(), proxy=proxy).frame_locator("iframe")
+    view.get_by_label("Name").fill("Ada")
+    press(view, "Answer")
+    see(view, "Done")
+    host.wait_for("contexts")
+    assert host.contexts == [("view", {"content": [{"type": "text", "text": TOLD}]})]
+    expected = ("outside the document's <head>", "allow-scripts and allow-same-origin")
+    tab.complaints[:] = [line for line in tab.complaints if not any(words in line for words in expected)]
+
+
+def test_hidden_view_looks_less(tab: Tab, host: AppHost, shop: AppShop) -> None:
+    tab.page.clock.install()
+    shop.ask(instead=WorkingPage())
+    see(host.mount(result=shop.result()), "Still working")
+    frame = tab.page.frame(name="view")
+    assert frame is not None
+    hide = "(hidden) => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true }); "
+    frame.evaluate(f"{hide} document.dispatchEvent(new Event('visibilitychange')); }}", True)
+    tab.page.clock.run_for(1_000)
+    host.wait_for("calls", 2)
+    tab.page.clock.run_for(29_000)
+    assert len(shop.arguments) == 2
+    tab.page.clock.run_for(1_000)
+    host.wait_for("calls", 3)
+    frame.evaluate(f"{hide} document.dispatchEvent(new Event('visibilitychange')); }}", False)
+    host.wait_for("calls", 4)
 
 
 def test_view_reports_its_height(tab: Tab, host: AppHost, shop: AppShop) -> None:

@@ -33,7 +33,9 @@ LOOK: Final = {"name": HOSTILE, "accent": "#0b5cad", "dark_accent": "#77ace0", "
 
 def opened(plain: PlainHost, state: Any, **payload: Any) -> FrameLocator:
     """Show a view whose server says that its call is in a state."""
-    view = plain.mount(capabilities=CAPABILITIES, look={"structuredContent": {"state": state}}, answer={"isError": True})
+    view = plain.mount(
+        capabilities=CAPABILITIES, look={"structuredContent": {"state": state}}, answer={"isError": True}
+    )
     tools = {"look": "look", "answer": "answer"}
     given = {"version": 1, "ticket": TICKET, "tools": tools, "look": LOOK, "link": LINK, "state": state, **payload}
     plain.notify("ui/notifications/tool-result", content=[], _meta={META: given})
@@ -88,7 +90,9 @@ def test_long_texts_wrap(tab: Tab, plain: PlainHost) -> None:
     assert view.locator("html").evaluate("(node) => node.scrollWidth <= node.clientWidth")
 
 
-@pytest.mark.parametrize("accent", ["red;}body{display:none", "#fffffg", "url(https://a.example/x)", None, 7, {}, "#ABC"])
+@pytest.mark.parametrize(
+    "accent", ["red;}body{display:none", "#fffffg", "url(https://a.example/x)", None, 7, {}, "#ABC"]
+)
 def test_accent_that_is_no_color_is_ignored(plain: PlainHost, accent: Any) -> None:
     look = {**LOOK, "accent": accent, "dark_accent": accent, "language": '"><b', "logo": "https://a.example/x.png"}
     view = opened(plain, payload_of(AskingPage("r", {"q": form("Sure?", {"a": SHAPE})}), "r"), look=look)
@@ -101,7 +105,9 @@ def test_accent_that_is_no_color_is_ignored(plain: PlainHost, accent: Any) -> No
 def test_link_that_is_no_web_address_is_no_link(plain: PlainHost, url: Any) -> None:
     view = plain.mount(capabilities={})
     state = payload_of(AskingPage("r", {"q": form("Sure?", {})}), "r")
-    plain.notify("ui/notifications/tool-result", content=[], _meta={META: {"ticket": TICKET, "link": url, "state": state}})
+    plain.notify(
+        "ui/notifications/tool-result", content=[], _meta={META: {"ticket": TICKET, "link": url, "state": state}}
+    )
     expect(view.locator("main")).to_contain_text("Questions cannot be answered here")
     assert view.locator("a, button").count() == 0
 
@@ -111,7 +117,7 @@ def test_messages_of_other_frames_are_ignored(plain: PlainHost) -> None:
     asked = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": "Sure?"}}
     result = {"content": [{"type": "text", "text": f"Show the user this link: {LINK}"}]}
     told = {"jsonrpc": "2.0", "method": "ui/notifications/tool-result", "params": result}
-    ended = {"jsonrpc": "2.0", "id": 2, "method": "ui/resource-teardown", "params": {}}
+    ended = {"jsonrpc": "2.0", "id": 2, "method": "ui/resource-teardown"}
     plain.page.evaluate("(messages) => sendFromAnother(messages)", [asked, told, ended])
     plain.settle()
     assert view.locator("main *").count() == 0
@@ -151,7 +157,12 @@ def test_messages_that_are_none_are_ignored(plain: PlainHost) -> None:
 def test_host_variables_set_nothing_but_the_theme(plain: PlainHost) -> None:
     view = plain.mount()
     plain.ask(1, {"type": "object", "properties": {"a": {"type": "string"}}})
-    variables = {"--color-text-primary": "red;}*{display:none}", "display": "none", "--card": "red", "--font-sans": None}
+    variables = {
+        "--color-text-primary": "red;}*{display:none}",
+        "display": "none",
+        "--card": "red",
+        "--font-sans": None,
+    }
     plain.notify("ui/notifications/host-context-changed", theme="dark", styles={"variables": variables})
     expect(view.locator("html")).to_have_css("color-scheme", "dark")
     expect(view.get_by_label("A (optional)")).to_be_visible()
@@ -177,12 +188,33 @@ def test_ticket_is_only_in_arguments_of_the_two_tools(plain: PlainHost) -> None:
     plain.replies("end")
     with_ticket = [one for one in plain.page.evaluate("got") if TICKET in json.dumps({**one, "params": None})]
     assert with_ticket == []
-    params = [one["params"] for one in plain.page.evaluate("got") if "params" in one and one["method"] != "ui/open-link"]
+    params = [
+        one["params"] for one in plain.page.evaluate("got") if "params" in one and one["method"] != "ui/open-link"
+    ]
     assert {one.get("name") for one in params if TICKET in json.dumps(one)} == {"look", "answer"}
 
 
 def test_view_has_no_means_to_load_or_keep_anything() -> None:
     text = VIEW.read_text(encoding="utf-8")
-    words = ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "fetch(", "XMLHttp"]
-    words += ["localStorage", "sessionStorage", "indexedDB", "cookie", "console.", "<form", "import(", "WebSocket", "http:"]
+    words = [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "Function(",
+        "fetch(",
+        "XMLHttp",
+    ]
+    words += [
+        "localStorage",
+        "sessionStorage",
+        "indexedDB",
+        "cookie",
+        "console.",
+        "<form",
+        "import(",
+        "WebSocket",
+        "http:",
+    ]
     assert [word for word in words if word in text.replace("/^https?:", "")] == []

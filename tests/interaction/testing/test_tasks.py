@@ -104,7 +104,7 @@ def tell_strangers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def own_or_tell(methods: Any, ctx: Any, task_id: str) -> Any:
         view = await own(methods, ctx, task_id)
-        book = cast("CallBook", vars(methods)["_book"])
+        book = cast("CallBook", methods._book)
         if view is None and await book.find(task_id.rpartition(".")[0]) is not None:
             raise MCPError(code=-32602, message="Not yours")
         return view
