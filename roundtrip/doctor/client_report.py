@@ -73,7 +73,7 @@ class ClientReport:
 
     @property
     def asked_how(self) -> str:
-        """Return a description of how a server with question pages asks the client's user."""
+        """Describe where a server with question pages asks the client's user."""
         if not self.obstacles["form"]:
             return "in a form that an app renders" if self.renders_forms else "in a form"
         if not self.obstacles["URL"]:

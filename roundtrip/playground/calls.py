@@ -119,7 +119,7 @@ class PlayedCall:
     _task: RemoteTask | None = None
     """The task that the call became, as of the last poll."""
     document: str = ""
-    """The document of the app that the result opens."""
+    """The document that the result's app shows."""
     _app_tools: frozenset[str] = frozenset()
     """The tools that the app may call."""
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -201,7 +201,7 @@ class PlayedCall:
             self._end("declined" if self.is_declined else "failed")
 
     async def _open_app(self, client: Client) -> None:
-        """Read the document of the app that the call's tool names."""
+        """Read the app document that the call's tool names."""
         uis = {tool.name: mapping_of((tool.meta or {}).get("ui")) for tool in await all_tools(client)}
         self._app_tools = frozenset(name for name, ui in uis.items() if "app" in list_of(ui.get("visibility", ["app"])))
         if isinstance(uri := uis.get(self.settings.tool, {}).get("resourceUri"), str):

@@ -47,7 +47,7 @@ _APP_POLICY: Final = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
     "font-src data:; media-src data:"
 )
-"""An app has its own origin and no network, as in a host that grants no permissions."""
+"""The browser gives an app an opaque origin and no network, because real hosts may grant no more."""
 _REFRESH_MS: Final = 1000
 
 
@@ -63,7 +63,7 @@ class PlaygroundApp:
     def __init__(self, playground: Playground, loopback: Loopback, writer: TestWriter | None) -> None:
         self._playground = playground
         self._loopback = loopback
-        # An app can read its own address, so that address must not contain the secret of the page.
+        # An app can read its own address, so that address must not contain the page's secret.
         self._frames = loopback.sibling()
         self._writer = writer
         self._actions: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[Data]]] = {

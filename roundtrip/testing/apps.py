@@ -1,8 +1,8 @@
 """Apps for scripted users: the view that a host with MCP Apps shows inside the conversation.
 
-The view sends the texts of its controls through the host, as the real view does. The payload has everything that the
-view needs. The names of questions and fields come from the stored call if the server is in this process. Otherwise,
-questions have no names, and each field is named by its label.
+Like the real view, this one sends its controls' texts through the host, and needs only the payload. Question names and
+field names come from the stored call if the server is in this process. Otherwise, questions have no names, and each
+field is named by its label.
 """
 
 import json
@@ -31,7 +31,7 @@ _LOOK_SECONDS: Final = 0.02
 _FORMATS: Final = {"date": "date", "moment": "date-time"}
 
 State = Mapping[str, Any]
-"""A call's state, as a view gets it."""
+"""The call state that a view gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class AppView:
         Raises:
             AssertionError: The app does not open, or rejects an answer, or the call does not continue.
         """
-        # Hosts restore the views of old conversations, so a view looks before it shows anything.
+        # Hosts also restore old views, so a view looks before it shows anything.
         state = await self._call("look")
         before: Sequence[InputResponse | None] | None = None
         until = anyio.current_time() + seconds
@@ -97,7 +97,7 @@ class AppView:
         return True
 
     async def _call(self, tool: str, **arguments: Any) -> State:
-        """Call one of the app's tools, and return the call's state."""
+        """Call an app tool, and return the call's state."""
         leg = LegRequest(self.payload["tools"][tool], {"ticket": self.payload["ticket"], **arguments})
         result = await self.send(leg)
         state = state_in(result)
@@ -187,7 +187,7 @@ def _schema_of(field: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_typed(answer: InputResponse | None) -> InputResponse | None:
-    """Return an answer as its texts. The payload does not say which of them are numbers."""
+    """Return an answer with only texts, because the payload does not say which fields are numbers."""
     if not isinstance(answer, ElicitResult) or not answer.content:
         return answer
     content = cast("Mapping[str, Any]", answer.content)

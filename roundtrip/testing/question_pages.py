@@ -215,10 +215,10 @@ class QuestionPage:
 def control_texts(
     form: PageForm, questions: Sequence[AskedQuestion], answers: Sequence[InputResponse | None]
 ) -> list[tuple[str, str]]:
-    """Return the texts that a form's controls send, as pairs of a name and a text.
+    """Return each control's name and text, as a form sends them.
 
     Raises:
-        AssertionError: A form cannot send one of the answers.
+        AssertionError: A form cannot send an answer.
     """
     declines = form.is_single and ElicitResult(action="decline") in answers
     texts = [(DECISION, "decline" if declines else "answer")]

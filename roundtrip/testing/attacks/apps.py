@@ -25,9 +25,9 @@ class AppAttack:
 
     description: str
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The arguments that differ from those of the honest request."""
+    """The arguments that differ from the honest request."""
     opens: bool = True
-    """False if the ticket does not open any call of the caller."""
+    """False if the ticket does not open any call for this caller."""
     is_foreign: bool = False
     """True if another user sends the request."""
 
@@ -39,7 +39,7 @@ def bad_tickets(ticket: str) -> Iterator[AppAttack]:
 
 
 def other_rounds(earlier: Iterable[Mapping[str, Any]]) -> Iterator[AppAttack]:
-    """Yield replays of earlier answers, and answers to rounds that do not exist."""
+    """Yield repeated answers, and answers to rounds that do not exist."""
     yield from (AppAttack("an answer that was sent before", arguments) for arguments in earlier)
     yield from (AppAttack(f"{what} as a round", {"round": garbage}) for what, garbage in _GARBAGE)
 
@@ -56,7 +56,7 @@ def broken_answers(answers: Mapping[str, list[str]]) -> Iterator[AppAttack]:
     broken["a number instead of a text"] = {**answers, DECISION: [1]}
     for name in answers:
         question, _, control = name.partition("-")
-        # The texts of a declined question do not matter.
+        # If a question is declined, its other texts do not matter.
         if button == ["answer"] and control not in ("", "choice") and answers.get(f"{question}-choice") != ["no"]:
             broken[f"a text that the control {name} cannot send"] = {**answers, name: ["\0"]}
     yield from (AppAttack(what, {"answers": changed}) for what, changed in broken.items())

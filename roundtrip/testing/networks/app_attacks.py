@@ -1,4 +1,4 @@
-"""Attacks on a call's app, which networks send beside the answers of the honest app."""
+"""Attacks on a call's app, which networks send beside the honest answers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class AppAnswer:
         Raises:
             Breach: A hostile request had an effect, or the server's error helps an attacker.
         """
-        # A concurrent copy of the answer would also change the call.
+        # A second answer at the same time would also change the call.
         async with self.route.notes.setdefault("attacking", anyio.Lock()):
             if (await self._look()).get("round") == self.leg.arguments["round"]:
                 await self.attack(attacks)
@@ -86,7 +86,7 @@ class AppAnswer:
             raise Breach(f"all bad tickets must get the same error, because differences help an attacker; got {texts}")
 
     async def foreign_tickets(self) -> list[AppAttack]:
-        """Return attacks with another user, and with the secret of another call of the same tool."""
+        """Return attacks with another user, and with another call's secret."""
         attacks = [AppAttack("a user's ticket from another user", opens=False, is_foreign=True)]
         if self.route.fleet.principal is None:
             attacks = []

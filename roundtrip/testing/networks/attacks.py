@@ -100,8 +100,7 @@ class Tamper:
 class Swap:
     """A network that also delivers every token with other arguments, to another tool, and from another user.
 
-    The other user also tries to read, answer and cancel the user's tasks, and to answer with the ticket of the user's
-    app.
+    The other user also tries to read, answer and cancel the user's tasks, and to answer in the user's app.
     """
 
     name = "swap"

@@ -232,7 +232,7 @@ def _require_agreement(deliveries: Sequence[LegDelivery], what: str, route: Rout
     if first.result is None or second.result is None:
         return
     if all(state_in(one.result) is not None for one in deliveries):
-        # Two requests of an app, between which the call may have continued. A round is answered only once.
+        # An app sent both requests. The call may have continued between them, and takes one answer per round.
         return
     if _is_stored(first, route) != _is_stored(second, route):
         # The call continued in the background, and one of the two legs received its result.

@@ -44,13 +44,13 @@ Instance = MCPServer[Any] | LowLevelServer[Any] | FastMcpServer | StdioServerPar
 """One server, given as an object in this process, the command of a stdio server, a transport, or a URL."""
 
 PlayedClient = Literal["no-elicitation", "links", "apps", "app-forms"]
-"""Kind of client that shows its user less than forms and links, or shows them in apps."""
+"""The clients that show less than forms and links, or show questions in apps."""
 
 APP_SETTINGS: Final[Mapping[str | None, dict[str, Any]]] = {
     "apps": {"mimeTypes": [APP_MIME_TYPE]},
     "app-forms": {"mimeTypes": [APP_MIME_TYPE], "elicitation": {}},
 }
-"""The settings of the extension MCP Apps that each client declares."""
+"""What each client declares for MCP Apps."""
 
 Make = Callable[..., AnyServer]
 """A function that makes a new server instance. If the function has a parameter `keys`, it receives keys."""

@@ -164,7 +164,7 @@ def page_answer(page: Page) -> Response:
 
 
 def frame_answer(html: str, policy: str) -> Response:
-    """Return a response with a document of others, which only this server's pages may show in a frame."""
+    """Return a response with a foreign document, which only this server's pages may show in a frame."""
     headers = {"Content-Security-Policy": f"{policy}; frame-ancestors 'self'", "X-Frame-Options": "SAMEORIGIN"}
     return _response(HTTPStatus.OK, html, kind="text/html; charset=utf-8", headers=headers)
 

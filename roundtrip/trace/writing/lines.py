@@ -246,8 +246,8 @@ class AskedLine(_Happened):
     rung: Literal["url", "local", "app", "link", "page", "model"] | None = Field(
         default=None,
         description="How the questions are asked, unless the client asks them. `url`: the client shows the page's "
-        "address. `local`: the page opens in this machine's browser. `app`: an app in the conversation, or the page of "
-        "the link beside it. `link`: a result contains the page's address. "
+        "address. `local`: the page opens in this machine's browser. `app`: an app in the conversation, or the page "
+        "whose address the result contains. `link`: a result contains the page's address. "
         "`page`: the user is already on the page. `model`: a result passes the questions to the model.",
     )
     until: float | None = Field(default=None, description="The deadline for the answers, in seconds since the epoch.")

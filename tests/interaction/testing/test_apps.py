@@ -90,6 +90,14 @@ async def test_approver_decides_while_an_app_waits(kind: AppKind) -> None:
     assert [one["who"] for one in call.approvals] == ["fay"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+async def test_approver_decides_in_another_process_while_an_app_waits(kind: AppKind) -> None:
+    fay = Approver({"finance": "approve"}, headers=FAY)
+    async with served(shop(principal=ann)) as url:
+        call = await User(url, client=kind, approver=fay, era=Era.RETRY).call("refund", amount=5)
+    assert (call.text, call.names) == ("refunded 5", [])
+
+
 async def test_missing_approval_in_an_app_fails_the_test() -> None:
     server = shop(principal=ann)
     with pytest.raises(AssertionError, match="still waits for approval 'confirm:refund' by 'finance'"):
