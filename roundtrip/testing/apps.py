@@ -5,15 +5,14 @@ field names come from the stored call if the server is in this process. Otherwis
 field is named by its label.
 """
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 from mcp.client.session import ClientSession
-from mcp_types import CallToolResult, ElicitRequest, ElicitResult, InputResponse
+from mcp_types import CallToolResult, ElicitRequest, InputResponse
 
 from roundtrip.channels.apps.app_calls import APP_META
 from roundtrip.channels.server_channels import APP_MIME_TYPE
@@ -89,9 +88,8 @@ class AppView:
                 mistakes = "; ".join(f"{one['label']}: {one['text']}" for one in state["mistakes"])
                 raise AssertionError(f"the app rejected the answer: {mistakes}")
             before, until = answers, anyio.current_time() + seconds
-            sent = answers if names else [_as_typed(one) for one in answers]
             texts: dict[str, list[str]] = {}
-            for name, text in control_texts(form_of_questions(requests), questions, sent):
+            for name, text in control_texts(form_of_questions(requests), questions, answers):
                 texts.setdefault(name, []).append(text)
             state = await self._call("answer", round=state["round"], answers=texts)
         return True
@@ -184,18 +182,3 @@ def _schema_of(field: Mapping[str, Any]) -> dict[str, Any]:
     elif field["control"] in _FORMATS:
         schema["format"] = _FORMATS[field["control"]]
     return schema if default in ("", []) else {**schema, "default": default}
-
-
-def _as_typed(answer: InputResponse | None) -> InputResponse | None:
-    """Return an answer with only texts, because the payload does not say which fields are numbers."""
-    if not isinstance(answer, ElicitResult) or not answer.content:
-        return answer
-    content = cast("Mapping[str, Any]", answer.content)
-    typed = {name: _text_of(value) for name, value in content.items()}
-    return ElicitResult(action=answer.action, content=typed)
-
-
-def _text_of(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_text_of(one) for one in cast("list[Any]", value)]
-    return value if isinstance(value, str | bool) or value is None else json.dumps(value)

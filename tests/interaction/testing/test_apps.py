@@ -9,7 +9,7 @@ import pytest
 from mcp.server.context import CallNext, HandlerResult
 from pydantic import BaseModel, Field
 
-from roundtrip import Context, ElicitUrl, Pages, Server
+from roundtrip import Context, ElicitUrl, Pages, Sample, Server
 from roundtrip.adapters.finding import low_level
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing import ACCEPT, CANCEL, DECLINE, LEAVE, Approver, Era, User
@@ -149,8 +149,26 @@ async def test_payload_is_enough_for_a_server_in_another_process(era: Era) -> No
     visit = {"day": "2026-07-28T10:00:00Z", "seats": 2, "row": "front", "extras": ["wine"], "with_dog": False}
     assert call.value == {**visit, "note": None, "size": 3, "sure": "decline"}
     assert call.names == [None] * 3
+    properties = (call.questions[0].schema or {})["properties"]
+    defaults = {name: field["default"] for name, field in properties.items() if "default" in field}
+    assert defaults == {"seats": "2", "row": "front", "extras": ["nuts"]}
     assert [one.in_app for one in call.questions] == [True] * 3
     assert paid.text == "paid"
+
+
+@pytest.mark.roundtrip(eras="both")
+async def test_call_that_needs_its_client_goes_on_after_the_app() -> None:
+    server = paged()
+
+    @server.tool()
+    async def praise(ctx: Context) -> str:
+        title = await ctx.ask("title", "Which film?", str)
+        said = await ctx.ask("praise", Sample(f"Praise {title}", max_tokens=9))
+        return f"{getattr(said.content, 'text', None)} {await ctx.ask('stars', 'Stars?', int)}"
+
+    call = await User(server, {"title": "Solaris", "praise": "Great", "stars": 5}, client="apps").call("praise")
+    assert call.text == "Great 5"
+    assert [one.in_app for one in call.questions] == [True, False, True]
 
 
 async def test_form_without_an_app_fails_for_a_client_that_renders_forms() -> None:

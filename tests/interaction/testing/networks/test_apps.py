@@ -85,6 +85,12 @@ class TakesEveryRound(Fault):
         return {**arguments, "round": self.round}
 
 
+class TakesEveryRoundAndDeniesIt(TakesEveryRound):
+    def spoil(self, result: Any, arguments: Mapping[str, Any]) -> Any:
+        state = result["structuredContent"]["state"]
+        return {**result, "structuredContent": {"state": {**state, "notice": "Nothing was sent."}}}
+
+
 class TakesAnswersAfterTheEnd(Fault):
     def spoil(self, result: Any, arguments: Mapping[str, Any]) -> Any:
         state = result["structuredContent"]["state"]
@@ -107,6 +113,7 @@ FAULTS: Final[list[tuple[Callable[[], Fault], str, str]]] = [
     (TakesEveryTicket, "swap", "a ticket with another call's secret, and"),
     (TellsTicketsApart, "tamper", "all bad tickets must get the same error"),
     (TakesEveryRound, "invent", "null as a round, and"),
+    (TakesEveryRoundAndDeniesIt, "invent", "null as a round, and"),
     (
         TakesAnswersAfterTheEnd,
         "invent",
