@@ -124,7 +124,7 @@ class ServerChannels:
         shows_links = self.shows_links(declared, knows_user=knows_user, is_live=is_live)
         goes_to_pages = shows_links or (is_local and _declares_links(declared))
         # A page interrupts its user, so use forms as long as the client answers them.
-        by_link = self._in_result(declared) if knows_user else None
+        by_link = self.in_result(declared) if knows_user else None
         if self.shows_forms(declared) and asked < (self.from_round if goes_to_pages else LAST_ROUND):
             for_links = None if _declares_links(declared) else "local" if is_local else by_link
             return Channels(is_live=is_live, for_links=for_links)
@@ -134,7 +134,7 @@ class ServerChannels:
             return Channels("url")
         return Channels(by_link, "model" in self.names, is_live)
 
-    def _in_result(self, declared: ClientCapabilities | None) -> ChannelName | None:
+    def in_result(self, declared: ClientCapabilities | None) -> ChannelName | None:
         """Return the channel that puts a page into a tool's result."""
         if "app" in self.names and (self.takes_any_for_app or shows_apps(declared)):
             return "app"

@@ -441,6 +441,9 @@ class StoredCalls(LegExtension):
         content = self._service.content_of(function, ctx, journal)
         # The client's forms cannot show later questions, which come after the client's request has ended.
         page = channels.page or channels.for_links
+        if page is None and end.external and self._knows_user(ctx) and not self._shows_links(ctx):
+            # The reply to a client that shows links in questions alone is a result, too.
+            page = self._channels.in_result(ctx.session.client_capabilities)
         has_page = bool(page or end.external)
         content.origin.capabilities = _capabilities(ctx, has_page=has_page)
         content.origin.protocol = FIRST_OF_RETRY_ERA
