@@ -172,7 +172,7 @@ class ServerChannels:
 
 
 AskInApp = Callable[[dict[str, Any]], dict[str, Any]]
-"""Function that adds an app's address to a question's parameters in wire form."""
+"""Function that adds an app to a question's parameters in wire form."""
 
 
 class ChannelClient(RequestClient):

@@ -13,6 +13,7 @@ import hmac
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -56,7 +57,7 @@ from roundtrip.tools.replies import text_result, written
 if TYPE_CHECKING:
     from roundtrip.approvals.inbox import Inbox
     from roundtrip.channels import stored_pages
-    from roundtrip.channels.apps import app_calls, app_messages
+    from roundtrip.channels.apps import app_calls, app_messages, payloads
     from roundtrip.channels.local import local_pages
     from roundtrip.legs.functions import AskingFunction
     from roundtrip.legs.runner import LegRunner, ServedEnd
@@ -68,6 +69,7 @@ else:
         globals(),
         "roundtrip.channels.apps.app_calls",
         "roundtrip.channels.apps.app_messages",
+        "roundtrip.channels.apps.payloads",
         "roundtrip.channels.local.local_pages",
         "roundtrip.channels.stored_pages",
     )
@@ -149,7 +151,9 @@ class StoredCalls(LegExtension):
         if pages is not None and pages.base_url is not None:
             self.site = stored_pages.StoredPages(pages, pages.base_url, name=name, book=service.book)
         self._apps: app_calls.Apps | None = None
-        self._in_app: AskInApp | None = app_messages.ask_in_app if pages is not None and pages.app else None
+        self._in_app: AskInApp | None = None
+        if pages is not None and pages.app:
+            self._in_app = partial(app_messages.ask_in_app, look=payloads.look_of(pages.look(name)))
         if pages is not None and "local" in channels.names:
             self._local = local_pages.LocalPages(pages, name=name, book=service.book, system=legs.parts.system)
             service.stops_first.append(self._local.stop)
@@ -177,9 +181,9 @@ class StoredCalls(LegExtension):
         service.prepare = stored.prepare_task
         if stored.site is not None:
             stored.site.serve_on(server)
-        if pages is not None and pages.app:
+        if stored._in_app is not None:
             messages = app_messages.AppMessages(
-                lists_tools="app" in channels.names, lists_always=channels.takes_any_for_app
+                lists_tools="app" in channels.names, lists_always=channels.takes_any_for_app, ask=stored._in_app
             )
             # Outside all other middlewares but the SDK's own, so that it sees the results as the client does.
             host.low_level.middleware.insert(1, messages)

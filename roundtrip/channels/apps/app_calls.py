@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
-from roundtrip.channels.apps.app_messages import ONLY_FOR_APPS
-from roundtrip.channels.apps.payloads import payload_of
+from roundtrip.channels.apps.app_messages import APP_META, ONLY_FOR_APPS
+from roundtrip.channels.apps.payloads import look_of, payload_of
 from roundtrip.channels.stored_pages import CallsOfSite
 from roundtrip.legs.asking import AskingContext
 from roundtrip.legs.boundary import Request
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 ANSWER_TOOL: Final = "answer_call"
 LOOK_TOOL: Final = "look_at_call"
-APP_META: Final = "roundtrip/app"
-"""Key in a result's `_meta`: everything that the app needs. See `docs/apps.md`."""
 
 _VERSION: Final = 1
 _MAX_CHARS: Final = 256 * 1024
@@ -65,15 +63,7 @@ class Apps:
     def __init__(
         self, pages: Pages, *, name: str, service: CallService, link_of: Callable[[StoredView], str] | None
     ) -> None:
-        look = pages.look(name)
-        self._look: dict[str, Any] = {
-            "name": look.name,
-            "accent": look.accent,
-            "dark_accent": look.dark_accent,
-            "language": look.language,
-            # An app has no network, so the logo must be part of the payload.
-            "logo": look.logo if look.image_source == "data:" else None,
-        }
+        self._look = look_of(pages.look(name))
         self._service = service
         self._link_of = link_of
         self._calls = CallsOfSite(service.book, knows_readers=True, secret_of=lambda channel: channel.app_secret)

@@ -19,14 +19,15 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp_types.methods import is_input_required
 from pydantic import BaseModel
 
-from roundtrip.channels.server_channels import APP_MIME_TYPE, UI_EXTENSION, renders_forms, shows_apps
+from roundtrip.channels.server_channels import APP_MIME_TYPE, UI_EXTENSION, AskInApp, renders_forms, shows_apps
 from roundtrip.legs.boundary import Request
 from roundtrip.revisions import is_retry_era
 from roundtrip.untrusted import mapping_of
 
 _ASK: Final = "elicitation/create"
-_OWN: Final = "roundtrip/app"
-ONLY_FOR_APPS: Final = {"ui": {"visibility": ["app"]}, _OWN: True}
+APP_META: Final = "roundtrip/app"
+"""Key in `_meta` of the app's tools, and of results and forms, where it has what the app needs. See `docs/apps.md`."""
+ONLY_FOR_APPS: Final = {"ui": {"visibility": ["app"]}, APP_META: True}
 """The `_meta` of the app's own tools."""
 _URI: Final = re.compile(r"ui://roundtrip/questions-[0-9a-f]{12}\.html", re.ASCII)
 
@@ -55,9 +56,11 @@ class AppMessages:
     Args:
         lists_tools: True if calls may be answered in apps.
         lists_always: True to list the app's tools to every client.
+        ask: Lets the app render a form.
     """
 
-    def __init__(self, *, lists_tools: bool, lists_always: bool) -> None:
+    def __init__(self, *, lists_tools: bool, lists_always: bool, ask: AskInApp) -> None:
+        self._ask = ask
         self._lists_tools = lists_tools
         self._lists_always = lists_always
 
@@ -72,7 +75,7 @@ class AppMessages:
             case "initialize" | "server/discover":
                 return _declared(_as_dict(result))
             case _ if is_input_required(result) and renders_forms(ctx.session.client_capabilities):
-                return _with_app(_as_dict(result))
+                return self._with_app(_as_dict(result))
             case _:
                 return result
 
@@ -89,13 +92,21 @@ class AppMessages:
         result = {**result, "tools": tools}
         return {**result, "cacheScope": "private"} if _is_new(ctx) else result
 
+    def _with_app(self, result: dict[str, Any]) -> dict[str, Any]:
+        requests: Mapping[str, dict[str, Any]] = mapping_of(result.get("inputRequests"))
+        asked = {
+            key: {**request, "params": self._ask(request["params"])} if request["method"] == _ASK else request
+            for key, request in requests.items()
+        }
+        return {**result, "inputRequests": asked} if asked else result
 
-def ask_in_app(params: dict[str, Any]) -> dict[str, Any]:
-    """Return a form question's parameters with the app's address. Other questions stay as they are."""
+
+def ask_in_app(params: dict[str, Any], *, look: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a form question's parameters with the app's address, and its look. Other questions stay as they are."""
     meta = mapping_of(params.get("_meta"))
     if params.get("mode", "form") != "form" or "ui" in meta:
         return params
-    return {**params, "_meta": {**meta, "ui": {"resourceUri": app_uri()}}}
+    return {**params, "_meta": {**meta, "ui": {"resourceUri": app_uri()}, APP_META: {"look": dict(look)}}}
 
 
 def _is_new(ctx: Request) -> bool:
@@ -116,17 +127,8 @@ def _declared(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, "capabilities": {**capabilities, "extensions": {**extensions, UI_EXTENSION: declared}}}
 
 
-def _with_app(result: dict[str, Any]) -> dict[str, Any]:
-    requests: Mapping[str, dict[str, Any]] = mapping_of(result.get("inputRequests"))
-    asked = {
-        key: {**request, "params": ask_in_app(request["params"])} if request["method"] == _ASK else request
-        for key, request in requests.items()
-    }
-    return {**result, "inputRequests": asked} if asked else result
-
-
 def _is_own(tool: Mapping[str, Any]) -> bool:
-    return bool(mapping_of(tool.get("_meta")).get(_OWN))
+    return bool(mapping_of(tool.get("_meta")).get(APP_META))
 
 
 def _without_app(tool: Mapping[str, Any]) -> Mapping[str, Any]:

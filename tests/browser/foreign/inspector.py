@@ -65,6 +65,7 @@ class Inspector:
         """Answer a question in the view: with a number, or with Yes."""
         expect(self.view.get_by_role("heading", name=heading, level=1)).to_be_visible()
         expect(self.page.get_by_text("Answering through the server-provided MCP App.")).to_be_visible()
+        expect(self.view.get_by_text("cinema is asking because of a request in your chat.")).to_be_visible()
         if number is not None:
             self.view.get_by_role("textbox").fill(number)
         self.view.get_by_role("button", name="Yes" if number is None else "Answer", exact=True).click()

@@ -14,7 +14,7 @@ from mcp_types import CallToolResult
 
 import roundtrip
 from roundtrip import Approvals, Approve, Context, Elicit, Pages, Resolve, Server
-from roundtrip.channels.apps.app_calls import APP_META
+from roundtrip.channels.apps.app_messages import APP_META
 from roundtrip.channels.server_channels import APP_MIME_TYPE, UI_EXTENSION
 from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
 from roundtrip import Context, Pages, Server, tool
-from roundtrip.channels.apps.app_calls import APP_META
+from roundtrip.channels.apps.app_messages import APP_META
 from roundtrip.channels.server_channels import APP_MIME_TYPE
 from roundtrip.ledger import SqliteLedger
 from tests.interaction.apps.hosting import CLASSES, MODES, App, continued, host, made, serving

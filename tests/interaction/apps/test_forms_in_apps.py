@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
+from roundtrip.channels.apps.app_messages import APP_META
 from roundtrip.channels.server_channels import APP_MIME_TYPE, UI_EXTENSION
 from tests.interaction.apps.hosting import APPS, CLASSES, FORMS_IN_APPS, App, continued, host, made, serving
 from tests.kit.approving import Person
@@ -21,11 +22,14 @@ class Forms:
 
     def __init__(self) -> None:
         self.apps: list[Any] = []
+        self.looks: list[Any] = []
 
     async def answer(self, _: object, params: Any) -> ElicitResult:
         assert isinstance(params, ElicitRequestFormParams)
         ui: dict[str, Any] = (params.meta or {}).get("ui") or {}
         self.apps.append(ui.get("resourceUri"))
+        shown: dict[str, Any] = (params.meta or {}).get(APP_META) or {}
+        self.looks.append(shown.get("look"))
         return ElicitResult(action="accept", content={"value": 3} if params.requested_schema["properties"] else {})
 
 
@@ -45,6 +49,8 @@ async def test_form_names_the_app(kind: str, mode: str) -> None:
         (address,) = set(user.apps)
         (document,) = (await client.read_resource(address)).contents
     assert len(user.apps) == 2
+    look = {"name": "cinema", "accent": "#0b5cad", "dark_accent": "#76a4d1", "language": "en", "logo": None}
+    assert user.looks == [look, look]
     assert document.mime_type == APP_MIME_TYPE
 
 
