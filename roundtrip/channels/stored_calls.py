@@ -256,16 +256,17 @@ class StoredCalls(LegExtension):
     async def _channels_for(self, call: ClientCall) -> Channels:
         """Return the channels, other than forms, on which a call's questions may be asked."""
         channels = self._channels_of(call.record)
-        if "app" not in (channels.page, channels.for_links) or self._listed_meta is None:
-            return channels
+        if "app" in (channels.page, channels.for_links) and await self._has_own_app(call):
+            return self._channels_of(call.record, may_show_app=False)
+        return channels
+
+    async def _has_own_app(self, call: ClientCall) -> bool:
+        """Return True if the host would give a ticket to the tool's own app."""
         try:
             function = call.find()
         except ToolError:
-            return channels  # an unknown tool
-        if not app_messages.has_own_app(await self._listed_meta(call.name, function)):
-            return channels
-        # The host would give the ticket to the tool's own app.
-        return self._channels_of(call.record, may_show_app=False)
+            return False  # an unknown tool
+        return self._listed_meta is not None and app_messages.has_own_app(await self._listed_meta(call.name, function))
 
     def _channels_of(self, record: RequestRecord, *, may_show_app: bool = True) -> Channels:
         ctx = record.context
@@ -464,6 +465,10 @@ class StoredCalls(LegExtension):
         content = self._service.content_of(function, ctx, journal)
         # The client's forms cannot show later questions, which come after the client's request has ended.
         page = channels.page or channels.for_links
+        if page is None and end.external and self._knows_user(ctx) and not self._shows_links(ctx):
+            # The reply to a client that shows links in questions alone is a result, too.
+            is_free = not await self._has_own_app(call)
+            page = self._channels.in_result(ctx.session.client_capabilities, may_show_app=is_free)
         has_page = bool(page or end.external)
         content.origin.capabilities = _capabilities(ctx, has_page=has_page)
         content.origin.protocol = FIRST_OF_RETRY_ERA

@@ -21,6 +21,7 @@ from mcp_types import CallToolResult
 from mcp_types.methods import is_input_required
 from pydantic import BaseModel
 
+from roundtrip.channels.apps.payloads import look_of
 from roundtrip.channels.server_channels import APP_MIME_TYPE, UI_EXTENSION, renders_forms, shows_apps
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.requests import holding
@@ -30,7 +31,7 @@ from roundtrip.untrusted import mapping_of
 
 _ASK: Final = "elicitation/create"
 APP_META: Final = "roundtrip/app"
-"""Key in a result's `_meta`: everything that the app needs."""
+"""Key in `_meta` of the app's tools, and of results and forms, where it has what the app needs. See `docs/apps.md`."""
 ONLY_FOR_APPS: Final = {"ui": {"visibility": ["app"]}, APP_META: True}
 """The `_meta` of the app's own tools."""
 _FLAT_KEYS: Final = frozenset({"ui/resourceUri", "openai/outputTemplate"})
@@ -80,14 +81,7 @@ class AppMessages:
     """
 
     def __init__(self, look: PageLook, *, lists_tools: bool, lists_always: bool) -> None:
-        self.look: dict[str, Any] = {
-            "name": look.name,
-            "accent": look.accent,
-            "dark_accent": look.dark_accent,
-            "language": look.language,
-            # An app has no network, so the logo must come with the question.
-            "logo": look.logo if look.image_source == "data:" else None,
-        }
+        self.look = look_of(look)
         self._lists_tools = lists_tools
         self._lists_always = lists_always
 
