@@ -34,7 +34,7 @@ LOOK: Final = {"name": HOSTILE, "accent": "#0b5cad", "dark_accent": "#77ace0", "
 def opened(plain: PlainHost, state: Any, **payload: Any) -> FrameLocator:
     """Show a view whose server says that its call is in a state."""
     view = plain.mount(
-        capabilities=CAPABILITIES, look={"structuredContent": {"state": state}}, answer={"isError": True}
+        capabilities=CAPABILITIES, look_at_call={"structuredContent": {"state": state}}, answer_call={"isError": True}
     )
     tools = {"look": "look_at_call", "answer": "answer_call"}
     given = {"version": 1, "ticket": TICKET, "tools": tools, "look": LOOK, "link": LINK, "state": state, **payload}
@@ -170,7 +170,7 @@ def test_host_variables_set_nothing_but_the_theme(plain: PlainHost) -> None:
 
 
 def test_payload_that_is_wrong_is_an_error(plain: PlainHost) -> None:
-    view = plain.mount(capabilities=CAPABILITIES, look={"structuredContent": {"state": {"kind": "asking"}}})
+    view = plain.mount(capabilities=CAPABILITIES, look_at_call={"structuredContent": {"state": {"kind": "asking"}}})
     tools = {"look": "look_at_call", "answer": "answer_call"}
     plain.notify("ui/notifications/tool-result", content=[], _meta={META: {"ticket": TICKET, "tools": tools}})
     for _ in range(3):
