@@ -21,6 +21,8 @@ _PROXY_SEPARATOR: Final = " (via "
 """Text that the proxy `mcp-remote` appends to its client's name."""
 _MAX_NAME_CHARS: Final = 200
 
+KINDS: Final = ("form", "url", "sampling", "roots", "tasks", "apps")
+"""The facts whose value is a `Support`."""
 STALE_DAYS: Final = 180
 """Age in days after which an entry's facts may no longer be true."""
 
@@ -83,6 +85,8 @@ class KnownClient:
     sampling: Support = Support.UNKNOWN
     roots: Support = Support.UNKNOWN
     tasks: Support = Support.UNKNOWN
+    apps: Support = Support.UNKNOWN
+    """Support for MCP Apps, which can ask inside the conversation."""
     max_rounds: int | None = None
     """Number of question rounds after which the client abandons a call in revision 2026-07-28; None if unknown."""
     quirks: frozenset[Quirk] = frozenset()
@@ -146,8 +150,7 @@ def _entry_of(data: dict[str, Any]) -> KnownClient:
         raise ValueError(f"unknown keys {', '.join(sorted(unknown))}")
     if data.get("versions"):
         _specifiers(data["versions"])
-    kinds = ("form", "url", "sampling", "roots", "tasks")
-    supports: dict[str, Any] = {kind: Support(data.get(kind, Support.UNKNOWN)) for kind in kinds}
+    supports: dict[str, Any] = {kind: Support(data.get(kind, Support.UNKNOWN)) for kind in KINDS}
     sources = tuple(ClientFact(source["date"], source["url"], source["says"]) for source in data["sources"])
     if not sources or not all(type(source.date) is date for source in sources):
         raise ValueError("it must have sources, each with a date")

@@ -34,8 +34,9 @@ def stale_entries(today: date) -> Iterator[str]:
 
 
 def _client_rows() -> Iterator[str]:
-    yield "| client | name it announces | form | URL | model | roots | tasks | rounds | as of | beware | sources |"
-    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    kinds = "form | URL | apps | model | roots | tasks"
+    yield f"| client | name it announces | {kinds} | rounds | as of | beware | sources |"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|---|"
     for client in sorted(all_known_clients(), key=lambda client: client.title.casefold()):
         yield f"| {' | '.join(_cells(client))} |"
 
@@ -43,7 +44,8 @@ def _client_rows() -> Iterator[str]:
 def _cells(client: KnownClient) -> Iterator[str]:
     yield client.title
     yield f"`{client.name}`" + (f" {client.versions.replace(',', ', ')}" if client.versions else "")
-    yield from (_SHOWN[kind] for kind in (client.form, client.url, client.sampling, client.roots, client.tasks))
+    kinds = (client.form, client.url, client.apps, client.sampling, client.roots, client.tasks)
+    yield from (_SHOWN[kind] for kind in kinds)
     yield "?" if client.max_rounds is None else str(client.max_rounds)
     yield str(client.as_of)
     yield ", ".join([*sorted(client.quirks), *([client.note] if client.note else [])])

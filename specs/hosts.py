@@ -29,13 +29,13 @@ def hosts_page() -> str:
 
 
 def _rows() -> Iterator[str]:
-    yield "| host | version | form | URL | model | roots | as of | beware |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| host | version | form | URL | apps | model | roots | as of | beware |"
+    yield "|---|---|---|---|---|---|---|---|---|"
     for title, name, version in _HOSTS:
         known = known_client(name, version or _LATEST)
         if known is None:
             raise ValueError(f"the data file has no client {name!r}")
-        kinds = (_SHOWN[one] for one in (known.form, known.url, known.sampling, known.roots))
+        kinds = (_SHOWN[one] for one in (known.form, known.url, known.apps, known.sampling, known.roots))
         beware = ", ".join([*sorted(known.quirks), *([known.note] if known.note else [])])
         seen = known.sources[0]
         yield f"| {title} | {version or '?'} | {' | '.join(kinds)} | [{seen.date}]({seen.url}) | {beware} |"

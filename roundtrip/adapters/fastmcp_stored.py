@@ -10,7 +10,7 @@ task's legs never wait: FastMCP authorizes the requests that begin the task, and
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +152,11 @@ class FastMcpTools(ToolHost):
         return any(
             isinstance(each, names.Tool) and each.name == name and version in (None, each.version) for each in local
         )
+
+    @override
+    async def listed_meta(self, name: str, function: AskingFunction) -> Mapping[str, Any]:
+        tool = await self.installation.host.get_tool(name, _version_spec(function.version))
+        return (tool.meta or {}) if tool is not None else {}
 
     @override
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:

@@ -114,6 +114,7 @@ class ServerChannels:
         knows_user: bool,
         is_live: bool,
         can_open_locally: bool = False,
+        may_show_app: bool = True,
     ) -> Channels:
         """Return the channels, other than forms, on which a request's questions may be asked.
 
@@ -123,12 +124,13 @@ class ServerChannels:
             knows_user: True if the server knows the user, so that only this user can open a link.
             is_live: True if the client is asked over its connection.
             can_open_locally: True if a page can open in the user's browser on this machine.
+            may_show_app: False if the host shows another app for this call.
         """
         is_local = "local" in self.names and can_open_locally
         shows_links = self.shows_links(declared, knows_user=knows_user, is_live=is_live)
         goes_to_pages = shows_links or (is_local and _declares_links(declared))
         # A page interrupts its user, so use forms as long as the client answers them.
-        by_link = self._in_result(declared) if knows_user else None
+        by_link = self.in_result(declared, may_show_app=may_show_app) if knows_user else None
         if self.shows_forms(declared) and asked < (self.from_round if goes_to_pages else LAST_ROUND):
             for_links = None if _declares_links(declared) else "local" if is_local else by_link
             return Channels(is_live=is_live, for_links=for_links)
@@ -138,9 +140,9 @@ class ServerChannels:
             return Channels("url")
         return Channels(by_link, "model" in self.names, is_live)
 
-    def _in_result(self, declared: ClientCapabilities | None) -> ChannelName | None:
+    def in_result(self, declared: ClientCapabilities | None, *, may_show_app: bool = True) -> ChannelName | None:
         """Return the channel that puts a page into a tool's result."""
-        if "app" in self.names and (self.takes_any_for_app or shows_apps(declared)):
+        if may_show_app and "app" in self.names and (self.takes_any_for_app or shows_apps(declared)):
             return "app"
         return "link" if "link" in self.names else None
 

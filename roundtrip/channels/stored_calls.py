@@ -10,7 +10,7 @@ again, it receives the call's result.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -149,6 +149,7 @@ class StoredCalls(LegExtension):
         if pages is not None and pages.base_url is not None:
             self.site = stored_pages.StoredPages(pages, pages.base_url, name=name, book=service.book)
         self._apps: app_calls.Apps | None = None
+        self._listed_meta: Callable[[str, AskingFunction], Awaitable[Mapping[str, Any]]] | None = None
         self._messages: app_messages.AppMessages | None = None
         if "app" in channels.names or (pages is not None and pages.app):
             look = PageLook(name) if pages is None else pages.look(name)
@@ -204,6 +205,7 @@ class StoredCalls(LegExtension):
             # tools.
             annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False),
             structured_output=False,
+            meta={"ui": {"visibility": ["model"]}} if "app" in channels.names else None,
         )
         # Not traced, because its arguments and results contain handles and page addresses.
         stored.continuing = host.find(CONTINUE_TOOL, None)
@@ -214,6 +216,7 @@ class StoredCalls(LegExtension):
             look = stored._messages.look
             stored._apps = app_calls.Apps(service, look, link_of=link_of, takes_handles=takes_handles)
             stored._apps.serve_on(host)
+            stored._listed_meta = host.listed_meta
         stored.own = frozenset(host.desk.untraced)
         return stored
 
@@ -250,8 +253,22 @@ class StoredCalls(LegExtension):
         """Return True if a client may receive a message that the call is waiting, instead of the function's result."""
         return self._channels.has_results and _may_ask(function)
 
-    def _channels_of(self, record: RequestRecord) -> Channels:
-        """Return the channels, other than forms, on which a request's questions may be asked."""
+    async def _channels_for(self, call: ClientCall) -> Channels:
+        """Return the channels, other than forms, on which a call's questions may be asked."""
+        channels = self._channels_of(call.record)
+        if "app" in (channels.page, channels.for_links) and await self._has_own_app(call):
+            return self._channels_of(call.record, may_show_app=False)
+        return channels
+
+    async def _has_own_app(self, call: ClientCall) -> bool:
+        """Return True if the host would give a ticket to the tool's own app."""
+        try:
+            function = call.find()
+        except ToolError:
+            return False  # an unknown tool
+        return self._listed_meta is not None and app_messages.has_own_app(await self._listed_meta(call.name, function))
+
+    def _channels_of(self, record: RequestRecord, *, may_show_app: bool = True) -> Channels:
         ctx = record.context
         asked = record.journal.own_rounds if record.journal is not None else 0
         return self._channels.channels(
@@ -260,6 +277,7 @@ class StoredCalls(LegExtension):
             knows_user=self._knows_user(ctx),
             is_live=not is_retry_era(ctx.protocol_version),
             can_open_locally=self._can_open_locally(ctx),
+            may_show_app=may_show_app,
         )
 
     def _can_open_locally(self, ctx: Request) -> bool:
@@ -301,7 +319,7 @@ class StoredCalls(LegExtension):
         journal = record.journal if is_retry else None
         if journal is not None and (reply := await self._reply(record, journal)) is not None:
             return reply
-        channels = self._channels_of(record)
+        channels = await self._channels_for(call)
         # Live clients are asked over their connection. `roundtrip doctor` tests this with live calls to its probe, so
         # do not store them.
         may_store = is_retry or (call.name != PROBE_TOOL and (channels.may_store or self.inbox is not None))
@@ -348,7 +366,7 @@ class StoredCalls(LegExtension):
         if view is None:
             return None
         if view.entry.has_ended or not self._shows_links(ctx) or journal.own_rounds >= server_channels.LAST_ROUND:
-            return self._reply_to_caller(view)
+            return self._reply_to_caller(view, ctx)
         return self._waits_by_url(view, record, replace(journal, leg=journal.leg + 1, round=journal.round + 1))
 
     def _waits_by_url(self, view: StoredView, record: RequestRecord, journal: Journal) -> dict[str, Any]:
@@ -401,7 +419,8 @@ class StoredCalls(LegExtension):
         """Return the reply to a request that repeats a waiting call."""
         if view.content.channel.is_local:
             return await self._reply_locally(view, record.context, is_repeated=True)
-        return self._first_by_url(view, record) if self._shows_links(record.context) else self._reply_to_caller(view)
+        ctx = record.context
+        return self._first_by_url(view, record) if self._shows_links(ctx) else self._reply_to_caller(view, ctx)
 
     def _labels(
         self, function: AskingFunction, ctx: Request, *, is_local: bool, showing: Showing | None = None
@@ -415,7 +434,7 @@ class StoredCalls(LegExtension):
         """
         params, protection = ctx.params or {}, self._legs.parts.protection
         once = function.policy(OncePolicy)
-        if params.get("name") == CONTINUE_TOOL or (once is not None and once.intent is not None):
+        if function in self.own or (once is not None and once.intent is not None):
             return ()
         if is_local and self._local is not None:
             return self._equal.labels(self._local.caller(protection.principal(ctx)), params, function.version)
@@ -446,6 +465,10 @@ class StoredCalls(LegExtension):
         content = self._service.content_of(function, ctx, journal)
         # The client's forms cannot show later questions, which come after the client's request has ended.
         page = channels.page or channels.for_links
+        if page is None and end.external and self._knows_user(ctx) and not self._shows_links(ctx):
+            # The reply to a client that shows links in questions alone is a result, too.
+            is_free = not await self._has_own_app(call)
+            page = self._channels.in_result(ctx.session.client_capabilities, may_show_app=is_free)
         has_page = bool(page or end.external)
         content.origin.capabilities = _capabilities(ctx, has_page=has_page)
         content.origin.protocol = FIRST_OF_RETRY_ERA
@@ -496,7 +519,7 @@ class StoredCalls(LegExtension):
                 report_size(None)
             return await self._reply_locally(view, ctx, is_first=view.entry.call_id == journal.call_id)
         if view.entry.has_ended or not self._shows_links(ctx):
-            return self._reply_to_caller(view)
+            return self._reply_to_caller(view, ctx)
         if view.entry.call_id != journal.call_id:
             # An equal call was stored first, so the client needs a token for that call instead of this one.
             return self._first_by_url(view, record)
@@ -605,10 +628,12 @@ class StoredCalls(LegExtension):
             return replies.unopened()
         return replies.ended(view) if view.entry.has_ended else self._in_result(view)
 
-    def _reply_to_caller(self, view: StoredView) -> dict[str, Any]:
-        """Return the reply to the tool's own caller, who alone gets the ticket for an app."""
+    def _reply_to_caller(self, view: StoredView, ctx: Request) -> dict[str, Any]:
+        """Return the reply to the tool's own caller. Only this reply has the ticket, and only for a host with apps."""
         reply = self._reply_to(view)
-        return reply if self._apps is None else self._apps.dress(reply, view)
+        if self._apps is None or self._channels.in_result(ctx.session.client_capabilities) != "app":
+            return reply
+        return self._apps.dress(reply, view, ctx)
 
     def _in_result(self, view: StoredView) -> dict[str, Any]:
         """Return the result that tells a client that its call is still running or waiting."""

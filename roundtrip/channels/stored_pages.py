@@ -86,7 +86,9 @@ class CallsOfSite:
             return calls.AwaitingPage(tuple(groups))
         if not entry.has_ended:
             is_new = self._book.clock() - entry.updated < _NEW_SECONDS
-            return calls.WorkingPage(1 if is_new else 3, content.needs_client)
+            # The call asks only what client software can answer, or needs its client's request.
+            needs_client = content.needs_client or entry.state is StoredState.ASKING
+            return calls.WorkingPage(1 if is_new else 3, needs_client)
         decisions: tuple[ShownDecision, ...] = ()
         # Only the caller sees decisions, because the reason for a decision may be personal.
         if self._knows_readers:

@@ -11,8 +11,9 @@ from typing import Any, Final
 from mcp.server.context import ServerRequestContext
 from mcp_types import ClientCapabilities
 
+from roundtrip.channels.server_channels import UI_EXTENSION, renders_forms, shows_apps
 from roundtrip.errors import CapabilityMissing
-from roundtrip.known_clients import STALE_DAYS, KnownClient, Support, known_client
+from roundtrip.known_clients import KINDS, STALE_DAYS, KnownClient, Support, known_client
 from roundtrip.legs.requests import RequestClient
 from roundtrip.questions.markers import Elicit, ElicitUrl, ListRoots, Sample
 from roundtrip.questions.wire import question_of
@@ -60,6 +61,8 @@ class ClientReport:
     asked.
     """
     known: KnownClient | None
+    renders_forms: bool = False
+    """True if the client lets apps render its forms."""
     trial: Trial | None = None
     today: date = field(default_factory=lambda: datetime.now(UTC).date())
 
@@ -67,6 +70,15 @@ class ClientReport:
     def title(self) -> str:
         """Return the client's name and version, safe to print."""
         return printable(f"{self.name} {self.version}".strip()[:_MAX_NAME_CHARS]) or "a client without a name"
+
+    @property
+    def asked_how(self) -> str:
+        """Describe where a server with question pages asks the client's user."""
+        if not self.obstacles["form"]:
+            return "in a form that an app renders" if self.renders_forms else "in a form"
+        if not self.obstacles["URL"]:
+            return "on a page that the client shows"
+        return "in an app in the conversation" if not self.obstacles["apps"] else "on a page, by a link in the result"
 
     def lines(self) -> Iterator[str]:
         """Yield the report as lines of text."""
@@ -76,6 +88,7 @@ class ClientReport:
         yield f"declares   {printable(declared[:_MAX_DECLARED_CHARS])}"
         for kind, obstacle in self.obstacles.items():
             yield f"{kind:<10} {f'no: {obstacle}' if obstacle else 'yes'}"
+        yield f"asked      {self.asked_how}"
         yield from self._known_lines()
         if self.trial is not None:
             yield f"tried      {self.trial}"
@@ -85,8 +98,7 @@ class ClientReport:
         if known is None:
             yield "known      no facts about a client with this name and version"
             return
-        kinds = ("form", "url", "sampling", "roots", "tasks")
-        facts = [f"{kind} {getattr(known, kind)}" for kind in kinds if getattr(known, kind) is not Support.UNKNOWN]
+        facts = [f"{kind} {getattr(known, kind)}" for kind in KINDS if getattr(known, kind) is not Support.UNKNOWN]
         versions = f" {known.versions}" if known.versions else ""
         yield f"known      {known.title}{versions}: {', '.join(facts) or 'nothing about its questions'}"
         if (age := known.age_days(self.today)) is not None:
@@ -109,6 +121,7 @@ class ClientReport:
             "version": self.version[:_MAX_NAME_CHARS],
             "protocol": self.revision,
             "declared": self.declared,
+            "asked": self.asked_how,
             "can_be_asked": {kind: not obstacle for kind, obstacle in self.obstacles.items()},
             "known_as": None if known is None else known.title,
             "known_as_of": None if known is None or known.as_of is None else known.as_of.isoformat(),
@@ -130,6 +143,7 @@ def client_report(request: ServerRequestContext[Any, Any]) -> ClientReport:
         declared=capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
         obstacles=_obstacles(request, capabilities),
         known=known_client(name, version),
+        renders_forms=renders_forms(capabilities),
     )
 
 
@@ -146,4 +160,5 @@ def _obstacles(request: ServerRequestContext[Any, Any], capabilities: ClientCapa
         obstacles["tasks"] = f"its revision is older than {FIRST_OF_RETRY_ERA}"
     else:
         obstacles["tasks"] = "" if declares_tasks(request) else f"it did not declare the extension {EXTENSION}"
+    obstacles["apps"] = "" if shows_apps(capabilities) else f"it did not declare the extension {UI_EXTENSION}"
     return obstacles

@@ -79,6 +79,8 @@ class Facts(BaseModel):
     """None if no tool runs as a task."""
     intents: KeyFacts | None = None
     """The keys that results of tools with `once_per=` need. None if there is no such tool."""
+    channels: Annotated[tuple[_Word, ...], Field(max_length=64)] = ()
+    """How the instance's questions reach users. Earlier roundtrip versions do not report this."""
     caller: _Word | None
     """A digest of the principal that the instance sees in the doctor's requests."""
     transport: _Word | None = None

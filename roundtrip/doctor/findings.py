@@ -33,6 +33,7 @@ _NO_WAY_BACK: Final = "no way back"
 _MAX_NAMED_TOOLS: Final = 5
 _LEDGER_RETRY: Final = "Run this again; the probe sets a limited number of marks per minute."
 _REKEY: Final = "Before you remove an old key, run `roundtrip calls rekey --server MODULE:SERVER`."
+_APP_HOSTS: Final = "clients that show MCP Apps and no forms, such as claude.ai and ChatGPT,"
 _NTP: Final = "Synchronize all machines with NTP (`timedatectl`, `chronyc tracking`)."
 _UNEXPLAINED: Final = (
     "The reports do not show the reason. Compare principal= and request_state_security=, check whether a proxy changes "
@@ -77,6 +78,7 @@ def findings_of(seen: Observed) -> list[Finding]:
         ("intents", _intents),
         ("calls", _calls),
         ("older clients", _older_clients),
+        ("apps", _apps),
     )
     return [Finding(level, topic, *texts) for topic, check in checks for level, *texts in check(seen)]
 
@@ -461,6 +463,18 @@ def _older_clients(seen: Observed) -> Iterator[_Entry]:
         )
         text = f"clients on 2025-11-25 and earlier cannot be asked with forms{where}{more}"
         yield Level.NOTE, text, advice
+
+
+def _apps(seen: Observed) -> Iterator[_Entry]:
+    """Report how clients that show apps, and no forms, can be asked on a service with question pages."""
+    channels = {channel for facts in _facts(seen) for channel in facts.channels}
+    if "app" in channels:
+        yield Level.OK, "clients that show MCP Apps and no forms are asked in the conversation"
+    elif "link" in channels:
+        advice = "Remove app=False from Pages(...), and add 'app' to channels= if you set it."
+        yield Level.NOTE, f"{_APP_HOSTS} get a link to a question page", advice
+    elif "url" in channels:
+        yield Level.NOTE, f"{_APP_HOSTS} get an error", "Add Pages(authenticate=...), or 'app' to channels=."
 
 
 def _facts(seen: Observed) -> list[Facts]:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 import anyio
 from mcp.client import Client
+from mcp.client.extension import ClientExtension, advertise
 from mcp.client.session import IncomingMessage
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -20,10 +21,13 @@ from mcp_types import (
     InputRequiredResult,
     InputResponse,
     LoggingMessageNotificationParams,
+    TextResourceContents,
     ToolListChangedNotification,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from roundtrip.channels.server_channels import APP_MIME_TYPE, UI_EXTENSION
+from roundtrip.client.call import all_tools
 from roundtrip.client.failures import CallFailed, innermost
 from roundtrip.client.legs import Era, LegRequest, LegResult, TaskRound, callbacks, drive, send, within
 from roundtrip.client.link_client import LinkClient
@@ -34,14 +38,15 @@ from roundtrip.playground.questions import OpenQuestion
 from roundtrip.playground.results import result_data
 from roundtrip.revisions import FIRST_OF_RETRY_ERA
 from roundtrip.testing.conversations import Message
+from roundtrip.testing.networks.fleet import APP_SETTINGS
 from roundtrip.testing.question_pages import waiting_call
 from roundtrip.testing.tap import tapped
 from roundtrip.trace.page.data import Data
 from roundtrip.trace.page.forms import json_text
-from roundtrip.untrusted import mapping_of
+from roundtrip.untrusted import list_of, mapping_of
 
-ClientKind = Literal["forms", "links", "none"]
-"""What the client declares that it can show: forms and links, only links, or neither."""
+ClientKind = Literal["forms", "links", "apps", "none"]
+"""What the client declares that it can show: forms and links, only links, only MCP Apps, or nothing."""
 PlayedState = Literal["executing", "awaiting_input", "completed", "failed", "declined", "cancelled"]
 """A call's state as the client sees it. Traces use the same names."""
 
@@ -113,6 +118,10 @@ class PlayedCall:
     _failure: str = ""
     _task: RemoteTask | None = None
     """The task that the call became, as of the last poll."""
+    document: str = ""
+    """The document that the result's app shows."""
+    _app_tools: frozenset[str] = frozenset()
+    """The tools that the app may call."""
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
@@ -136,6 +145,7 @@ class PlayedCall:
             "questions": [question.data() for question in self._questions],
             "happened": self._events,
             "result": result_data(self.result) if self.result is not None else None,
+            "app": _as_json(self.result) if self.result is not None and self.document else None,
             "failure": self._failure,
             "messages": self._messages,
             "leftOut": self._omitted_messages,
@@ -183,10 +193,31 @@ class PlayedCall:
 
             result = await within(self._connect(), converse)
         self.result = cast("CallToolResult", result)
+        if self.settings.client == "apps":
+            await within(self._connect(), self._open_app)
         if not self.result.is_error:
             self._end("completed" if waiting_call(self.result) is None else "awaiting_input")
         else:
             self._end("declined" if self.is_declined else "failed")
+
+    async def _open_app(self, client: Client) -> None:
+        """Read the app document that the call's tool names."""
+        uis = {tool.name: mapping_of((tool.meta or {}).get("ui")) for tool in await all_tools(client)}
+        self._app_tools = frozenset(name for name, ui in uis.items() if "app" in list_of(ui.get("visibility", ["app"])))
+        if isinstance(uri := uis.get(self.settings.tool, {}).get("resourceUri"), str):
+            for content in (await client.read_resource(uri)).contents:
+                if isinstance(content, TextResourceContents) and content.mime_type == APP_MIME_TYPE:
+                    self.document = content.text
+
+    async def call_for_app(self, tool: str, arguments: Mapping[str, Any]) -> Data:
+        """Call a tool for the app, and return its result.
+
+        Raises:
+            ValueError: The app must not call this tool.
+        """
+        if not self.document or tool not in self._app_tools:
+            raise ValueError(f"the app must not call the tool {tool!r}")
+        return _as_json(await within(self._connect(), lambda client: client.call_tool(tool, dict(arguments))))
 
     async def _send(self, client: Client, leg: LegRequest) -> LegResult:
         send_leg = partial(send, client.session, progress=self._progress)
@@ -199,8 +230,11 @@ class PlayedCall:
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[Client]:
         kind = LinkClient if self.settings.client == "links" else Client
-        asks = self.settings.client != "none"
+        asks = self.settings.client in ("forms", "links")
         has_tasks = self.settings.has_tasks and self.settings.era is Era.RETRY
+        extensions: list[ClientExtension] = [TasksExtension()] if has_tasks else []
+        if self.settings.client == "apps":
+            extensions.append(advertise(UI_EXTENSION, APP_SETTINGS["apps"]))
         async with kind(
             tapped(self._target.connect(self._terminal), self._record_message),
             mode=self.settings.era.mode,
@@ -208,7 +242,7 @@ class PlayedCall:
             log_level="debug",
             message_handler=self._notice,
             cache=None,
-            extensions=[TasksExtension()] if has_tasks else None,
+            extensions=extensions,
             **callbacks(self._answer_live, elicit=asks, sample=asks, list_roots=asks),
         ) as client:
             yield client
@@ -324,6 +358,10 @@ class PlayedCall:
                 return f"The server answered with an error: {error} [{error.code}]{status}{lost}"
             case _:
                 return f"No answer came from the server: {error or type(error).__name__}{status}"
+
+
+def _as_json(result: CallToolResult) -> Data:
+    return result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _title(message: Mapping[str, Any]) -> str:

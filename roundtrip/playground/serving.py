@@ -7,9 +7,10 @@ to another origin only with that origin's permission, which this application nev
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import quote
 
+from mcp.shared.exceptions import MCPError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -27,19 +28,26 @@ from roundtrip.trace.page.requests import (
     answer_change,
     answer_request,
     check_local_request,
+    frame_answer,
     is_change,
     json_answer,
     json_object,
     page_answer,
     string_member,
 )
+from roundtrip.untrusted import mapping_of
 
 PLAYGROUND_PAGE: Final = PageKind(
     "playground.html",
-    (*STEP_SCRIPTS, "sending.js", "controls.js", "tabs.js", "playground.js"),
+    (*STEP_SCRIPTS, "sending.js", "controls.js", "tabs.js", "app_host.js", "playground.js"),
     ("page.css", "controls.css", "playground.css"),
-    "connect-src 'self'; img-src data:; media-src data:; ",
+    "connect-src 'self'; frame-src 'self'; img-src data:; media-src data:; ",
 )
+_APP_POLICY: Final = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+    "font-src data:; media-src data:"
+)
+"""The browser gives an app an opaque origin and no network, because real hosts may grant no more."""
 _REFRESH_MS: Final = 1000
 
 
@@ -55,10 +63,13 @@ class PlaygroundApp:
     def __init__(self, playground: Playground, loopback: Loopback, writer: TestWriter | None) -> None:
         self._playground = playground
         self._loopback = loopback
+        # An app can read its own address, so that address must not contain the page's secret.
+        self._frames = loopback.sibling()
         self._writer = writer
         self._actions: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[Data]]] = {
             "begin": self._begin,
             "answer": self._answer,
+            "app": self._call_for_app,
             "stop": self._stop,
             "decide": self._decide,
             "test": self._test,
@@ -69,9 +80,13 @@ class PlaygroundApp:
         await answer_request(self._respond, scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
+        if self._frames.place_of(request.scope["path"]) is not None:
+            place, _ = check_local_request(request, self._frames, "roundtrip dev")
+            shown = self._playground.call(place)
+            return frame_answer(shown.document if shown is not None else "", _APP_POLICY)
         place, is_from_here = check_local_request(request, self._loopback, "roundtrip dev")
         if is_change(request):
-            errors = (CallFailed, TooManyCalls, NotWritable)
+            errors = (CallFailed, TooManyCalls, NotWritable, MCPError)
             return await answer_change(request, self._actions.get(place), *errors, is_from_here=is_from_here)
         return await self._get(place, request)
 
@@ -97,7 +112,8 @@ class PlaygroundApp:
         return page_answer(call_page(call, live=live))
 
     def _data(self, call_id: str) -> Data:
-        return {**self._playground.data(call_id), "writesTests": self._writer is not None}
+        frames = f"/{self._frames.secret}/"
+        return {**self._playground.data(call_id), "writesTests": self._writer is not None, "frames": frames}
 
     # Actions.
 
@@ -116,6 +132,10 @@ class PlaygroundApp:
             raise ValueError("the call has no such question")
         question.answer(body.get("action"), parse_posted(body.get("fields", {})), body.get("text", ""))
         return {}
+
+    async def _call_for_app(self, body: Mapping[str, Any]) -> Data:
+        arguments = cast("object", body.get("arguments"))
+        return await self._call(body).call_for_app(string_member(body, "tool"), mapping_of(arguments))
 
     async def _stop(self, body: Mapping[str, Any]) -> Data:
         await self._call(body).stop()

@@ -56,7 +56,7 @@ _INSTANCE_BYTES: Final = 6
 _MAX_BUILDS: Final = 64
 _MAX_BUILD_CHARS: Final = 200
 
-_SHARED_FACTS: Final = ("name", "keys", "own_key", "audience", "build", "ledger", "exactly_once")
+_SHARED_FACTS: Final = ("name", "keys", "own_key", "audience", "build", "ledger", "exactly_once", "channels")
 """Identity facts that the probe returns unchanged."""
 _HIDDEN: Final = "(hidden)"
 """The shared entry name of all tools that are hidden from some clients."""

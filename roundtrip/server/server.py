@@ -283,6 +283,7 @@ class Server(PromptsAndResources[LifespanResultT]):
         internals.stored_calls = install_stored_calls(self._calls, internals.storage, options, has_auth=has_auth)
         if internals.stored_calls is not None:
             self._tools.relist = internals.stored_calls.relist
+            self._tools.always_allowed = internals.stored_calls.own
         for add in self._pending_registrations:
             add()
         if rule is not None:

@@ -169,9 +169,16 @@ class ToolCalls(ToolHost):
             return False
 
     @override
+    async def listed_meta(self, name: str, function: AskingFunction) -> Mapping[str, Any]:
+        return self.tools.registered_as(name, function.version).listing.meta or {}
+
+    @override
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
         if not self.is_gated(name, version):
-            return True
+            try:
+                return self.tools.sees(self.tools.registered_as(name, version))
+            except ToolError:
+                return True  # a tool of another server that shares the store
         for tool in self.tools.find(name, version):
             gate = tool.visibility_gate
             opened = await self.gates().open(gate, request) if gate is not None else None

@@ -7,7 +7,7 @@ Workers serve stored calls.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -127,6 +127,10 @@ class ToolHost(ABC):
     @abstractmethod
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
         """Return True if a tool is visible to a request, or if the tool does not exist here."""
+
+    async def listed_meta(self, name: str, function: AskingFunction) -> Mapping[str, Any]:
+        """Return the `_meta` with which a tool is listed."""
+        return {}
 
     @abstractmethod
     async def serve_stored(

@@ -42,6 +42,8 @@ class AskedQuestion:
     """The number of the round in which the question was asked."""
     page: str | None = None
     """The URL of the question page that showed the question; None if the client showed it."""
+    in_app: bool = False
+    """True if an app inside the conversation showed the question."""
 
     @property
     def message(self) -> str:

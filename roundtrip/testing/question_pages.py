@@ -30,7 +30,7 @@ from roundtrip.approvals.rules import is_open, records_of
 from roundtrip.client.tools import WAITING
 from roundtrip.ledger.machines import StoredState
 from roundtrip.pages.controls import Control, FieldView, view_of_field
-from roundtrip.pages.forms import DECISION, TOKEN, QuestionKind, form_of_questions
+from roundtrip.pages.forms import DECISION, TOKEN, PageForm, QuestionKind, form_of_questions
 from roundtrip.pages.headers import FORM_TYPE
 from roundtrip.server.attach import Attached
 from roundtrip.stored.book import StoredView
@@ -81,7 +81,7 @@ def page_at(url: str, server: object) -> "QuestionPage | None":
 
 async def questions_for_model(server: object, call_id: str) -> list[AskedQuestion]:
     """Return a stored call's open questions that a model may answer, under the names that the model uses."""
-    view = await _view(server, call_id)
+    view = await stored_view(server, call_id)
     if view is None or view.entry.state is not StoredState.ASKING:
         return []
     asked = view.content.asked.questions
@@ -92,14 +92,14 @@ async def open_approvals(server: object, call_id: str) -> str:
     """Describe the approvals that a stored call is waiting for. Return "" if there are none, or if the server is in
     another process.
     """
-    view = await _view(server, call_id)
+    view = await stored_view(server, call_id)
     if view is None or view.entry.has_ended:
         return ""
     waiting = [record for record in records_of(view.content) if is_open(record)]
     return " and ".join(f"approval {record['name']!r} by {record['by']!r}" for record in waiting)
 
 
-async def _view(server: object, call_id: str) -> StoredView | None:
+async def stored_view(server: object, call_id: str) -> StoredView | None:
     """Return a stored call; None if there is no such call, or if the server is in another process."""
     service = ours.call_service if (ours := attached(server)) is not None else None
     return await service.book.view(call_id) if service is not None else None
@@ -176,7 +176,7 @@ class QuestionPage:
         it.
         """
         with anyio.move_on_after(_WAIT_SECONDS):
-            while (view := await _view(self._server, self.call_id)) is not None:
+            while (view := await stored_view(self._server, self.call_id)) is not None:
                 if view.entry.has_ended or view.entry.state is StoredState.ASKING or view.content.needs_client:
                     break
                 await anyio.sleep(_POLL_SECONDS)
@@ -192,20 +192,7 @@ class QuestionPage:
         answers: Sequence[InputResponse | None],
     ) -> httpx2.Response:
         form = form_of_questions(content.user_questions)
-        declines = form.is_single and ElicitResult(action="decline") in answers
-        fields = [(TOKEN, _PageParser(page).token), (DECISION, "decline" if declines else "answer")]
-        for view, question, reply in zip(form.questions, questions, answers, strict=True):
-            if not isinstance(reply, ElicitResult) or reply.action == "cancel":
-                raise AssertionError(
-                    f"the reply to {question} must be an answer, DECLINE or LEAVE, because a page asks the question, "
-                    f"got {'no answer' if reply is None else repr(reply)}"
-                )
-            accepts = reply.action == "accept"
-            if accepts:
-                # If the answer leaves out a field, the field keeps the value that the page shows.
-                fields += [pair for field in view.fields for pair in _typed_pairs(field, reply.content or {})]
-            if not form.is_single and not (accepts and view.kind is QuestionKind.FORM):
-                fields.append((view.choice_name, "yes" if accepts else "no"))
+        fields = [(TOKEN, _PageParser(page).token), *control_texts(form, questions, answers)]
         parts = urlsplit(self.url)
         headers = {"origin": f"{parts.scheme}://{parts.netloc}", "content-type": FORM_TYPE}
         return await browser.post(self.url, content=urlencode(fields), headers=headers)
@@ -223,6 +210,32 @@ class QuestionPage:
             f"a question page could not be {action}: the server answered {response.status_code}; "
             f"{reasons.get(response.status_code, response.text[:200])}"
         )
+
+
+def control_texts(
+    form: PageForm, questions: Sequence[AskedQuestion], answers: Sequence[InputResponse | None]
+) -> list[tuple[str, str]]:
+    """Return each control's name and text, as a form sends them.
+
+    Raises:
+        AssertionError: A form cannot send an answer.
+    """
+    declines = form.is_single and ElicitResult(action="decline") in answers
+    texts = [(DECISION, "decline" if declines else "answer")]
+    for view, question, reply in zip(form.questions, questions, answers, strict=True):
+        if not isinstance(reply, ElicitResult) or reply.action == "cancel":
+            raise AssertionError(
+                f"the reply to {question} must be an answer, DECLINE or LEAVE, because "
+                f"{'an app' if question.in_app else 'a page'} asks the question, "
+                f"got {'no answer' if reply is None else repr(reply)}"
+            )
+        accepts = reply.action == "accept"
+        if accepts:
+            # If the answer leaves out a field, the field keeps the value that the form shows.
+            texts += [pair for field in view.fields for pair in _typed_pairs(field, reply.content or {})]
+        if not form.is_single and not (accepts and view.kind is QuestionKind.FORM):
+            texts.append((view.choice_name, "yes" if accepts else "no"))
+    return texts
 
 
 def _typed_pairs(view: FieldView, content: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 import anyio
 from mcp.server.auth.provider import AccessToken
@@ -29,8 +29,16 @@ from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 from roundtrip.stored.content import split_id
 from roundtrip.testing.approvers import Approver
+from roundtrip.testing.apps import AppView, app_in, require_app
 from roundtrip.testing.conversations import AskedQuestion, Conversation, LinkResult
-from roundtrip.testing.networks.fleet import ELSEWHERE_FACTOR, Instances, NetworkFleet, Target, acting_as
+from roundtrip.testing.networks.fleet import (
+    ELSEWHERE_FACTOR,
+    Instances,
+    NetworkFleet,
+    PlayedClient,
+    Target,
+    acting_as,
+)
 from roundtrip.testing.networks.network import Carry, Network, stacked
 from roundtrip.testing.question_pages import (
     WaitingCall,
@@ -138,7 +146,9 @@ class User:
             links but no forms. By default, the client shows both. If the server is in this process and has question
             pages (`Server(pages=...)`), the user gives the same answers there, and calls `continue_call` if a result
             says so. If the server has the channel "model", the user also calls `continue_call` to answer the questions
-            that a model may answer.
+            that a model may answer. "apps" is a client that shows MCP Apps, and neither forms nor links: the user
+            gives the same answers in the app, also if the server is in another process. "app-forms" is a client that
+            shows only forms, and lets apps render them. It checks that each form names an app that it can read.
         page_headers: Headers that the user's browser sends to question pages, such as a login cookie.
         record_messages: Keep every JSON-RPC message in `Conversation.messages`. This needs HTTP.
         allow_error: Allow calls of unknown tools, and calls that end with a protocol error (`Conversation.error`).
@@ -166,7 +176,7 @@ class User:
         roots: Sequence[Root] | None = None,
         max_rounds: int = CLIENTS_STOP_AFTER_ROUNDS,
         missing_capabilities: Collection[Literal["elicitation", "sampling"]] = (),
-        client: Literal["no-elicitation", "links"] | None = None,
+        client: PlayedClient | None = None,
         page_headers: Mapping[str, str] | None = None,
         record_messages: bool | None = None,
         allow_error: bool = False,
@@ -178,8 +188,8 @@ class User:
             raise ValueError(f"over= must be 'memory' or 'http', got {over!r}")
         if isinstance(missing_capabilities, str) or not frozenset(missing_capabilities) <= {"elicitation", "sampling"}:
             raise ValueError(f"missing_capabilities= allows 'elicitation' and 'sampling', got {missing_capabilities!r}")
-        if client not in (None, "no-elicitation", "links"):
-            raise ValueError(f"client= must be 'no-elicitation' or 'links', got {client!r}")
+        if client is not None and client not in get_args(PlayedClient):
+            raise ValueError(f"client= must be one of {', '.join(map(repr, get_args(PlayedClient)))}, got {client!r}")
         if isinstance(answers, str):
             raise TypeError(f"answers= must map question names to answers, got {answers!r}")
         if patience <= 0:
@@ -198,7 +208,7 @@ class User:
         self._roots = roots
         self._max_rounds = max_rounds
         self._missing = frozenset[str](missing_capabilities)
-        self._client = client
+        self._client: PlayedClient | None = client
         self._page_headers = dict(page_headers or {})
         self._record_messages = record_messages
         self._allow_error = allow_error
@@ -249,6 +259,7 @@ class User:
             max_rounds=self._max_rounds if self.era is not Era.TASK else _MAX_TASK_ROUNDS,
             page_headers=self._page_headers,
             has_approver=bool(self._approvers),
+            client=self._client,
         )
 
         async def work(stack: AsyncExitStack) -> None:
@@ -285,7 +296,7 @@ class User:
             self._instances,
             callbacks(
                 run.answer_live,
-                elicit="elicitation" not in self._missing and self._client != "no-elicitation",
+                elicit="elicitation" not in self._missing and self._client not in ("no-elicitation", "apps"),
                 sample="sampling" not in self._missing,
                 list_roots=self._roots is not None,
             ),
@@ -297,7 +308,7 @@ class User:
             principal=self._principal,
             tracers=tracers if defaults.recorder is None else (*tracers, defaults.recorder),
             patience=self._patience,
-            links_only=self._client == "links",
+            client=self._client,
         )
         conversation.messages = fleet.messages
         await fleet.start()
@@ -333,6 +344,7 @@ class _UserCall:
     max_rounds: int
     page_headers: Mapping[str, str]
     has_approver: bool = False
+    client: PlayedClient | None = None
     failure: Exception | None = None
     fleet: NetworkFleet = field(init=False)
     live_keys: list[str] = field(default_factory=list[str])
@@ -342,6 +354,8 @@ class _UserCall:
     call_id: str = ""
     stored_call: str | None = None
     """The id of the stored call that waits for an approval; None if the server is in another process."""
+    app: AppView | None = None
+    """The app that shows the call's questions."""
     is_continuing: bool = False
     """True once the user has called `continue_call`, which starts a second call."""
 
@@ -372,6 +386,9 @@ class _UserCall:
 
         async def send_leg(leg: LegRequest) -> LegResult:
             conversation.legs += 1
+            return await deliver(leg)
+
+        async def deliver(leg: LegRequest) -> LegResult:
             delivery = await carry(leg)
             if not self.is_continuing:
                 self.call_id = delivery.call_id or self.call_id
@@ -389,10 +406,14 @@ class _UserCall:
                 conversation.first, send=send_leg, answer=self._answer_round, max_rounds=self.max_rounds
             )
             decided_by = anyio.current_time() + _APPROVAL_SECONDS
+            self.app = app_in(result, server=lambda: self.fleet.at, send=deliver)
             while (waiting := self._find_waiting_call(result)) is not None:
                 if self.has_approver and anyio.current_time() > decided_by:
                     raise AssertionError(f"the call is still waiting after {_APPROVAL_SECONDS:g} s")
-                if waiting.link is not None and not await self._read_page(waiting.link):
+                if self.app is not None:
+                    if not await self._use_app(self.app):
+                        return
+                elif waiting.link is not None and not await self._read_page(waiting.link):
                     return
                 questions = await questions_for_model(self.fleet.at, split_id(waiting.handle)[0])
                 answers = await self._answer_page(questions) if questions else []
@@ -412,7 +433,7 @@ class _UserCall:
 
     def _find_waiting_call(self, result: object) -> WaitingCall | None:
         """Record a result that describes a waiting call, and return this call. Return None for any other result."""
-        waiting = waiting_call(result) if attached(self.fleet.at) is not None else None
+        waiting = waiting_call(result) if self.app is not None or attached(self.fleet.at) is not None else None
         if waiting is None or not isinstance(result, CallToolResult):
             return None
         results = self.conversation.link_results
@@ -472,13 +493,26 @@ class _UserCall:
         finally:
             self._note_states(self.fleet.take_worker_transitions(page.call_id))
 
+    async def _use_app(self, app: AppView) -> bool:
+        """Answer a call in an app. Return False if the user leaves or the app fails."""
+        self.is_continuing = True
+        self.stored_call = app.call_id
+        try:
+            seconds = _APPROVAL_SECONDS if self.has_approver else self.patience * ELSEWHERE_FACTOR
+            return await app.play(self._answer_page, seconds=seconds)
+        except AssertionError as error:
+            self.failure = self.failure or error
+            return False
+        finally:
+            self._note_states(self.fleet.take_worker_transitions(app.call_id))
+
     def _note_states(self, transitions: Iterable[Transition]) -> None:
         """Record the target states of transitions. In the live era, `listen` records the states instead."""
         if self.conversation.states is not None and self.conversation.era is not Era.LIVE:
             self.conversation.states.extend(step.target for step in transitions)
 
     async def _answer_page(self, questions: Sequence[AskedQuestion]) -> list[InputResponse | None] | None:
-        """Answer a round on a question page. Return None if the user leaves or an answer fails."""
+        """Answer a round on a question page or in an app. Return None if the user leaves or an answer fails."""
         self.conversation.rounds.append([])
         self.conversation.tokens.append(None)
         answers = [await self._answer(question) for question in questions]
@@ -543,6 +577,9 @@ class _UserCall:
         question.round = len(self.conversation.rounds)
         self.conversation.rounds[-1].append(question)
         try:
+            if self.client == "app-forms" and question.schema is not None and question.page is None:
+                await require_app(question, self.fleet.session)
+                question.in_app = True
             reply = self.script.reply(question)
             if question.url is not None and (reply is None or _is_accepted(reply)):
                 reply = await self._go_to_page(question, reply)
@@ -562,7 +599,7 @@ class _UserCall:
         """Visit a question's page, and accept the question. Return None if the script has neither a visit nor an
         answer.
         """
-        if question.page is None and page_at(question.url or "", self.fleet.at) is not None:
+        if question.page is None and not question.in_app and page_at(question.url or "", self.fleet.at) is not None:
             has_answered = await self._read_page(question.url or "")
             return ElicitResult(action="accept") if has_answered else LEAVE if self.conversation.left else IGNORE
         name = (question.name, question.message, TICKET.sub("", question.url or ""))

@@ -15,6 +15,7 @@ from roundtrip.tools.registered import RegisteredTool
 from roundtrip.visibility.rules import Visibility
 
 if TYPE_CHECKING:
+    from roundtrip.legs.functions import AskingFunction
     from roundtrip.visibility.gates import VisibilityGate
 
 logger = logging.getLogger("roundtrip")
@@ -73,6 +74,8 @@ class ToolRegistry:
         self._allowed_is_checked = True
         self.relist: Callable[[RegisteredTool, WireTool], WireTool] | None = None
         """Hook that changes how clients see a tool."""
+        self.always_allowed: frozenset[AskingFunction] = frozenset()
+        """Functions of the tools that continue calls. `allow` cannot hide these tools, because results name them."""
         self._seen: _VisibleTools | None = None
         self._lock = Lock()
 
@@ -222,8 +225,10 @@ class ToolRegistry:
 
     def sees(self, tool: RegisteredTool) -> bool:
         """Return True if at least some clients may see the tool."""
-        allowed = self._allowed
-        return (allowed is None or tool.name in allowed) and self._visibility.rules.sees(tool.component)
+        return self._is_allowed(tool) and self._visibility.rules.sees(tool.component)
+
+    def _is_allowed(self, tool: RegisteredTool) -> bool:
+        return self._allowed is None or tool.name in self._allowed or tool.function in self.always_allowed
 
     def refresh(self) -> None:
         """Rebuild the snapshot after a change."""
@@ -231,14 +236,11 @@ class ToolRegistry:
             self._seen = self._build_snapshot()
 
     def _build_snapshot(self) -> _VisibleTools:
-        rules, allowed = self._visibility.rules, self._allowed
         seen: dict[str, tuple[RegisteredTool, ...]] = {}
         has_gates = False
         for name, versions in self._registered.items():
             has_gates = has_gates or any(tool.visibility_gate is not None for tool in versions.values())
-            if allowed is not None and name not in allowed:
-                continue
-            shown = {key: tool for key, tool in versions.items() if rules.sees(tool.component)}
+            shown = {key: tool for key, tool in versions.items() if self.sees(tool)}
             keys = sorted((key for key in shown if key is not None), reverse=True)
             if shown:
                 seen[name] = tuple(shown[key] for key in keys) or tuple(shown.values())

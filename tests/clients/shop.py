@@ -39,8 +39,8 @@ def make_server() -> Server[Any]:
     return server
 
 
-def make_server_with_pages(wait: float = 20.0) -> Server[Any]:
-    pages = Pages(base_url=BASE, authenticate=_reader, wait=wait)
+def make_server_with_pages(wait: float = 20.0, *, app: Literal[True, "always"] = True) -> Server[Any]:
+    pages = Pages(base_url=BASE, authenticate=_reader, wait=wait, app=app)
     approvals = Approvals(groups={BOSS: ["desk"]})
     server = Server[Any](
         "shop", keys=["7f" * 32], principal=lambda ctx: USER, pages=pages, approvals=approvals, trace=False

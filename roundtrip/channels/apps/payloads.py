@@ -12,8 +12,21 @@ from roundtrip.pages import calls
 from roundtrip.pages.calls import PageState, ShownDecision
 from roundtrip.pages.controls import Control, ControlOption, FieldView
 from roundtrip.pages.forms import PageForm, QuestionView, form_of_questions
+from roundtrip.pages.settings import PageLook
 from roundtrip.questions.fields import FieldKind
 from roundtrip.text import printable
+
+
+def look_of(look: PageLook) -> dict[str, Any]:
+    """Return the look of a server's questions for the view."""
+    return {
+        "name": look.name,
+        "accent": look.accent,
+        "dark_accent": look.dark_accent,
+        "language": look.language,
+        # An app has no network, so the logo must be part of the payload.
+        "logo": look.logo if look.image_source == "data:" else None,
+    }
 
 
 def payload_of(

@@ -15,10 +15,12 @@ from pydantic_core import to_jsonable_python
 
 from roundtrip.client.legs import LegRequest
 from roundtrip.testing.attacks.answers import NOT_ASKED, UNASKED_ANSWER, invalid_responses, other_answers
+from roundtrip.testing.attacks.apps import bad_tickets, broken_answers, other_rounds
 from roundtrip.testing.attacks.reading import readable_in, texts_in
 from roundtrip.testing.attacks.requests import other_arguments
 from roundtrip.testing.attacks.states import flip, forged, tampered
 from roundtrip.testing.clocks import Clock
+from roundtrip.testing.networks.app_attacks import AppAnswer
 from roundtrip.testing.networks.deliveries import Breach, Inapplicable, LegDelivery
 from roundtrip.testing.networks.fleet import acting_as
 from roundtrip.testing.networks.network import Route
@@ -64,7 +66,8 @@ class Delay:
 
 
 class Tamper:
-    """A network that also sends changed tokens, changed task ids, and rewritten copies of readable tokens.
+    """A network that also sends changed tokens, changed task ids, changed app tickets, and rewritten copies of readable
+    tokens.
 
     The server must reject all of them with the same error.
     """
@@ -72,7 +75,9 @@ class Tamper:
     name = "tamper"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
-        """Send changed copies of the token or task id, and then the leg."""
+        """Send changed copies of the token, task id or ticket, and then the leg."""
+        if (answer := AppAnswer.of(leg, route)) is not None:
+            return await answer.carry(bad_tickets(answer.ticket))
         changed: list[tuple[str, LegRequest]] = []
         if leg.state is not None:
             changed = [
@@ -95,7 +100,7 @@ class Tamper:
 class Swap:
     """A network that also delivers every token with other arguments, to another tool, and from another user.
 
-    The other user also tries to read, answer and cancel the user's tasks.
+    The other user also tries to read, answer and cancel the user's tasks, and to answer in the user's app.
     """
 
     name = "swap"
@@ -104,6 +109,8 @@ class Swap:
         """Send the token with other requests, and then the leg."""
         if route.fleet.principal is not None and not route.fleet.is_in_memory:
             raise Inapplicable("with principal=, Swap works only in memory: use User(server, over='memory')")
+        if (answer := AppAnswer.of(leg, route)) is not None:
+            return await answer.carry(await answer.foreign_tickets())
         if leg.state is not None:
             tools = await route.fleet.tools() if leg.method == "tools/call" else {}
             for name, others in other_arguments(leg.arguments, tools.get(leg.name, {})):
@@ -185,7 +192,7 @@ class Strip:
 
 class Invent:
     """A network that invents answers. It sends answers without a token, answers to questions that are asked later, and
-    an answer to an unknown question.
+    an answer to an unknown question. An app sends its earlier answers again, also after the end.
 
     The server must not use these answers (S8).
     """
@@ -194,6 +201,8 @@ class Invent:
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send answers too early, and then send the leg with an answer to an unknown question."""
+        if (answer := AppAnswer.of(leg, route)) is not None:
+            return await answer.carry(other_rounds(one.leg.arguments for one in answer.earlier))
         past = route.history(leg)
         if leg.answers and past:
             known: dict[str, InputResponse] = {}
@@ -216,6 +225,9 @@ class Invent:
                 what = f"answers to {_quote(sorted(early))} came before their questions"
                 _require_no_trust(delivery, past[-1].names, what)
         delivery = await route.onward(replace(leg, answers={**(leg.answers or {}), NOT_ASKED: UNASKED_ANSWER}))
+        if delivery.done is not None:
+            for answer in route.notes.get("app answers", [])[-1:]:
+                await answer.attack(other_rounds([answer.leg.arguments]))
         if delivery.error is not None and (honest := await route.onward(leg)).error is None:
             raise Breach(
                 f"an answer to an unknown question was added, and the server answered with {delivery.told} "
@@ -225,12 +237,16 @@ class Invent:
 
 
 class Garble:
-    """A network that also sends invalid answers, which have a wrong type, a wrong kind or missing fields."""
+    """A network that also sends invalid answers, which have a wrong type, a wrong kind or missing fields. An app also
+    sends texts that its form cannot send.
+    """
 
     name = "garble"
 
     async def carry(self, leg: LegRequest, route: Route) -> LegDelivery:
         """Send invalid answers, and then the leg."""
+        if (answer := AppAnswer.of(leg, route)) is not None:
+            return await answer.carry(broken_answers(leg.arguments["answers"]))
         before = route.before(leg)
         asks = before.asks if before is not None else None
         requests = (asks.input_requests if asks is not None else None) or {}

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, cast
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.client import Client
+from mcp.client.extension import ClientExtension, advertise
 from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
@@ -25,8 +26,9 @@ from mcp.server.mcpserver.exceptions import UnexpectedToolError
 from mcp.shared.exceptions import MCPError
 
 from roundtrip.adapters.finding import AnyServer, FastMcpServer, attached, is_fastmcp, is_server, low_level
+from roundtrip.channels.server_channels import APP_MIME_TYPE, UI_EXTENSION
 from roundtrip.client.legs import Era, LegRequest, LegResult, send
-from roundtrip.client.link_client import LinkClient
+from roundtrip.client.link_client import FormClient, LinkClient
 from roundtrip.client.tasks import RemoteTask, TaskRequests, TasksExtension, follow
 from roundtrip.machine.call import Transition
 from roundtrip.machine.facts import BodyBegan, IntentFound, Watch
@@ -40,6 +42,15 @@ from roundtrip.tracing import Beginning, Raised, TokenRejection, Tracer, Wrote
 Transport = AbstractAsyncContextManager[Any]
 Instance = MCPServer[Any] | LowLevelServer[Any] | FastMcpServer | StdioServerParameters | Transport | str
 """One server, given as an object in this process, the command of a stdio server, a transport, or a URL."""
+
+PlayedClient = Literal["no-elicitation", "links", "apps", "app-forms"]
+"""The clients that show less than forms and links, or show questions in apps."""
+
+APP_SETTINGS: Final[Mapping[str | None, dict[str, Any]]] = {
+    "apps": {"mimeTypes": [APP_MIME_TYPE]},
+    "app-forms": {"mimeTypes": [APP_MIME_TYPE], "elicitation": {}},
+}
+"""What each client declares for MCP Apps."""
 
 Make = Callable[..., AnyServer]
 """A function that makes a new server instance. If the function has a parameter `keys`, it receives keys."""
@@ -162,8 +173,8 @@ class NetworkFleet:
     tracers: Sequence[Tracer] = ()
     patience: float = math.inf
     """How many seconds a leg waits for a page. A task's status may stay unchanged for five times this limit."""
-    links_only: bool = False
-    """True for a client that declares URL mode but not forms."""
+    client: PlayedClient | None = None
+    """What the client shows its user; None for forms and links."""
     messages: list[Message] = field(default_factory=list[Message])
     """The JSON-RPC messages, if the fleet records them."""
     _clients: list[tuple[Instance, Client]] = field(default_factory=list[tuple[Instance, Client]])
@@ -294,8 +305,10 @@ class NetworkFleet:
                 if not isinstance(target, str):
                     raise Inapplicable("messages can be recorded only over HTTP: pass User a server object or a URL")
                 target = tapped(streamable_http_client(target), self.messages.append)
-            extensions = [TasksExtension()] if self.era is Era.TASK else None
-            kind = LinkClient if self.links_only else Client
+            extensions: list[ClientExtension] = [TasksExtension()] if self.era is Era.TASK else []
+            if self.client in APP_SETTINGS:
+                extensions.append(advertise(UI_EXTENSION, APP_SETTINGS[self.client]))
+            kind = {"links": LinkClient, "app-forms": FormClient}.get(self.client or "", Client)
             client = kind(target, mode=self.era.mode, cache=None, extensions=extensions, **self.callbacks)
             task_status.started(await stack.enter_async_context(client))
             await self._closing.wait()

@@ -51,6 +51,7 @@ def story_of(call: Conversation, redaction: SnapshotRedaction) -> Story:
             "questions": [_question(question, redaction) for question in round_],
             "token": _token(token, order),
             **({"page": round_[0].page} if round_ and round_[0].page is not None else {}),
+            **({"app": True} if round_ and round_[0].in_app else {}),
         }
         for round_, token in zip(call.rounds, tokens, strict=False)
     ]

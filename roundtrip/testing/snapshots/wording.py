@@ -52,6 +52,8 @@ class StoryText:
             self._line(f"round {number}")
             if "page" in round_:
                 self._line(f"on the page {printable(str(round_['page']))}", 1)
+            if "app" in round_:
+                self._line("in an app in the conversation", 1)
             for question in list_of(round_.get("questions")):
                 self._question(question)
             self._token(round_.get("token"))

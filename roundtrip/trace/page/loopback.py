@@ -30,6 +30,10 @@ class Loopback:
         self._host = f"[{host}]" if ":" in host else host
         self.secret = secrets.token_urlsafe(_SECRET_BYTES)
 
+    def sibling(self) -> "Loopback":
+        """Return an address on the same port with another secret."""
+        return Loopback(self._port, self._host.strip("[]"))
+
     @property
     def url(self) -> str:
         """Return the base address for all pages."""

@@ -163,6 +163,12 @@ def page_answer(page: Page) -> Response:
     return _response(HTTPStatus.OK, page.text, kind="text/html; charset=utf-8", policy=page.policy)
 
 
+def frame_answer(html: str, policy: str) -> Response:
+    """Return a response with a foreign document, which only this server's pages may show in a frame."""
+    headers = {"Content-Security-Policy": f"{policy}; frame-ancestors 'self'", "X-Frame-Options": "SAMEORIGIN"}
+    return _response(HTTPStatus.OK, html, kind="text/html; charset=utf-8", headers=headers)
+
+
 def json_answer(data: Data | None) -> Response:
     """Return a response with data. If `data` is None, the page is up to date, so the response has no content."""
     if data is None:

@@ -243,10 +243,11 @@ class AskedLine(_Happened):
     questions: tuple[ShownQuestion, ...]
     waits: tuple[ShownWait, ...] = Field(default=(), description="What a task waits for besides its user.")
     approvals: tuple[AskedApproval, ...] = Field(default=(), description="The approvals for which the call waits.")
-    rung: Literal["url", "local", "link", "page", "model"] | None = Field(
+    rung: Literal["url", "local", "app", "link", "page", "model"] | None = Field(
         default=None,
         description="How the questions are asked, unless the client asks them. `url`: the client shows the page's "
-        "address. `local`: the page opens in this machine's browser. `link`: a result contains the page's address. "
+        "address. `local`: the page opens in this machine's browser. `app`: an app in the conversation, or the page "
+        "whose address the result contains. `link`: a result contains the page's address. "
         "`page`: the user is already on the page. `model`: a result passes the questions to the model.",
     )
     until: float | None = Field(default=None, description="The deadline for the answers, in seconds since the epoch.")

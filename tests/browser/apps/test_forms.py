@@ -91,9 +91,10 @@ def test_form_looks_as_the_server_would_show_it(plain: PlainHost, shop: AppShop)
         shop.ask({"q": form("Which one?\nPlease say.", shapes, required=required)})
         result = shop.result()
         view = plain.mount(
-            capabilities=CAPABILITIES, look={"structuredContent": {"state": result["_meta"]["roundtrip/app"]["state"]}}
+            capabilities=CAPABILITIES,
+            look_at_call={"structuredContent": {"state": result["_meta"]["roundtrip/app"]["state"]}},
         )
-        result["_meta"]["roundtrip/app"]["tools"] = {"look": "look", "answer": "answer"}
+        result["_meta"]["roundtrip/app"]["tools"] = {"look": "look_at_call", "answer": "answer_call"}
         plain.notify("ui/notifications/tool-result", **result)
         expect(view.get_by_role("heading")).to_have_text("Which one?")
         snapshots.append(view.locator("main").aria_snapshot())

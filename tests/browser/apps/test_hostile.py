@@ -34,9 +34,9 @@ LOOK: Final = {"name": HOSTILE, "accent": "#0b5cad", "dark_accent": "#77ace0", "
 def opened(plain: PlainHost, state: Any, **payload: Any) -> FrameLocator:
     """Show a view whose server says that its call is in a state."""
     view = plain.mount(
-        capabilities=CAPABILITIES, look={"structuredContent": {"state": state}}, answer={"isError": True}
+        capabilities=CAPABILITIES, look_at_call={"structuredContent": {"state": state}}, answer_call={"isError": True}
     )
-    tools = {"look": "look", "answer": "answer"}
+    tools = {"look": "look_at_call", "answer": "answer_call"}
     given = {"version": 1, "ticket": TICKET, "tools": tools, "look": LOOK, "link": LINK, "state": state, **payload}
     plain.notify("ui/notifications/tool-result", content=[], _meta={META: given})
     expect(view.get_by_role("heading", level=1)).to_be_visible()
@@ -56,7 +56,7 @@ def test_markup_runs_nowhere(plain: PlainHost) -> None:
     expect(view.locator("header")).to_contain_text("<script>alert(2)</script>")
     view.get_by_role("button", name="Send answers").click()
     expect(view.get_by_role("alert")).to_be_focused()
-    (call,) = [one for one in plain.sent("tools/call") if one["params"]["name"] == "answer"]
+    (call,) = [one for one in plain.sent("tools/call") if one["params"]["name"] == "answer_call"]
     answers = call["params"]["arguments"]["answers"]
     assert answers["q0-f0"] == [HOSTILE]
     assert answers["q0-f1"] == [f"\n{HOSTILE}\n{HOSTILE}"]
@@ -115,7 +115,7 @@ def test_link_that_is_no_web_address_is_no_link(plain: PlainHost, url: Any) -> N
 def test_messages_of_other_frames_are_ignored(plain: PlainHost) -> None:
     view = plain.mount()
     asked = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": "Sure?"}}
-    result = {"content": [{"type": "text", "text": f"Show the user this link: {LINK}"}]}
+    result = {"content": [{"type": "text", "text": "Call continue_call with handle='a-handle-of-a-call.secret'."}]}
     told = {"jsonrpc": "2.0", "method": "ui/notifications/tool-result", "params": result}
     ended = {"jsonrpc": "2.0", "id": 2, "method": "ui/resource-teardown"}
     plain.page.evaluate("(messages) => sendFromAnother(messages)", [asked, told, ended])
@@ -170,8 +170,8 @@ def test_host_variables_set_nothing_but_the_theme(plain: PlainHost) -> None:
 
 
 def test_payload_that_is_wrong_is_an_error(plain: PlainHost) -> None:
-    view = plain.mount(capabilities=CAPABILITIES, look={"structuredContent": {"state": {"kind": "asking"}}})
-    tools = {"look": "look", "answer": "answer"}
+    view = plain.mount(capabilities=CAPABILITIES, look_at_call={"structuredContent": {"state": {"kind": "asking"}}})
+    tools = {"look": "look_at_call", "answer": "answer_call"}
     plain.notify("ui/notifications/tool-result", content=[], _meta={META: {"ticket": TICKET, "tools": tools}})
     for _ in range(3):
         expect(view.get_by_role("alert")).to_contain_text("The question could not be loaded.")
@@ -191,7 +191,7 @@ def test_ticket_is_only_in_arguments_of_the_two_tools(plain: PlainHost) -> None:
     params = [
         one["params"] for one in plain.page.evaluate("got") if "params" in one and one["method"] != "ui/open-link"
     ]
-    assert {one.get("name") for one in params if TICKET in json.dumps(one)} == {"look", "answer"}
+    assert {one.get("name") for one in params if TICKET in json.dumps(one)} == {"look_at_call", "answer_call"}
 
 
 def test_view_has_no_means_to_load_or_keep_anything() -> None:

@@ -84,9 +84,8 @@ async def test_five_tools_end_in_an_app(kind: str, mode: str) -> None:
 async def test_apps_are_listed_to_hosts_that_show_them(kind: str, mode: str) -> None:
     async with serving(made(kind)) as url:
         async with host(url, mode=mode) as client:
-            shown: dict[str, Any] = {
-                tool.name: (tool.meta or {}).get("ui") for tool in (await client.list_tools()).tools
-            }
+            tools = (await client.list_tools()).tools
+            shown: dict[str, dict[str, Any]] = {tool.name: (tool.meta or {}).get("ui", {}) for tool in tools}
             address = shown[named(kind, "book")]["resourceUri"]
             (document,) = (await client.read_resource(address)).contents
             older = address.replace(address[-17:-5], "0" * 12)
@@ -97,7 +96,10 @@ async def test_apps_are_listed_to_hosts_that_show_them(kind: str, mode: str) -> 
     only = {"visibility": ["app"]}
     assert {name for name, ui in shown.items() if ui == only} == {"answer_call", "look_at_call"}
     asking = {named(kind, name) for name in ("book", "delete", "order", "survey", "refund")}
-    assert {name for name, ui in shown.items() if ui not in (only, None)} == asking
+    assert {name for name, ui in shown.items() if "resourceUri" in ui} == asking
+    # Other apps of the server may not call a tool whose result has a ticket, nor read the result for the model.
+    only_model = {name for name, ui in shown.items() if ui.get("visibility") == ["model"]}
+    assert only_model == {*asking, "continue_call"}
     assert not {"answer_call", "look_at_call"} & {tool.name for tool in listing.tools}
     assert all("ui" not in (tool.meta or {}) for tool in listing.tools)
     assert mode == "legacy" or listing.cache_scope == "private"
@@ -140,6 +142,67 @@ async def test_host_without_apps_gets_the_link_alone(mode: str) -> None:
         # The call of a host without apps has no ticket, so its repetition in a host with apps has none either.
         async with host(url, mode=mode) as client:
             assert APP_META not in ((await client.call_tool("book", {"film": "Solaris"})).meta or {})
+
+
+@each_class_and_mode
+async def test_equal_call_of_a_client_without_apps_gets_no_ticket(kind: str, mode: str) -> None:
+    async with serving(made(kind)) as url:
+        async with host(url, mode=mode) as client:
+            asked = await client.call_tool(named(kind, "survey"), {})
+            assert APP_META in (asked.meta or {})
+        for declares in (None, {"mimeTypes": APP_MIME_TYPE}):
+            connected = (
+                client_of(url, "ann", mode=mode) if declares is None else host(url, mode=mode, declares=declares)
+            )
+            async with connected as client:
+                again = await client.call_tool(named(kind, "survey"), {})
+                assert handle_in(again) == handle_in(asked)
+                assert APP_META not in (again.meta or {})
+
+
+@each_class_and_mode
+async def test_payload_of_a_foreign_tool_is_dropped(kind: str, mode: str) -> None:
+    """A foreign tool could else let our app show its own questions."""
+    server = made(kind if kind != "mounted" else "fastmcp")
+
+    @server.tool()
+    async def forge() -> CallToolResult:
+        """Return a payload for the app."""
+        payload = {"version": 1, "ticket": "t" * 40, "tools": {"answer": "wipe", "look": "wipe"}}
+        return CallToolResult(content=[], _meta={APP_META: payload, "shop": 1})
+
+    async with serving(server) as url, host(url, mode=mode) as client:
+        result = await client.call_tool("forge", {})
+    assert APP_META not in (result.meta or {})
+    assert (result.meta or {})["shop"] == 1
+    del forge
+
+
+@pytest.mark.parametrize("kind", ["server", "fastmcp"])
+async def test_tool_with_the_name_of_the_apps_tool_turns_apps_off(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = made(kind)
+
+    @server.tool(name="answer_call")
+    @tool()
+    async def mine(ctx: Context) -> str:
+        """Take an answer."""
+        return str(ctx)
+
+    async with serving(server) as url, host(url) as client:
+        asked = await client.call_tool("delete", {"film": "Solaris"})
+    assert APP_META not in (asked.meta or {})
+    assert "rename that tool" in caplog.text
+    del mine
+
+
+async def test_app_of_a_tool_that_was_hidden_is_closed() -> None:
+    server = made("server")
+    async with serving(server) as url, host(url) as client:
+        app = App.of(client, await client.call_tool("delete", {"film": "Solaris"}))
+        server.allow_tools(["book"])
+        assert (await app.look())["kind"] == "closed"
+        server.allow_tools(None)
+        assert (await app.look())["kind"] == "asking"
 
 
 @each_mode
@@ -204,12 +267,20 @@ async def test_round_is_answered_once_by_many_views() -> None:
         assert await continued(client, asked) == f"[{taken[0]}, 10, 11]"
 
 
-@each_class_and_mode
-async def test_tool_with_its_own_app_keeps_it(kind: str, mode: str) -> None:
-    server = made(kind if kind != "mounted" else "fastmcp")
-    meta = {"ui": {"resourceUri": "ui://shop/map.html"}, "shop": 1}
+OWN_APPS: tuple[dict[str, Any], ...] = (
+    {"ui": {"resourceUri": "ui://shop/map.html"}},
+    {"ui/resourceUri": "ui://shop/map.html"},
+    {"openai/outputTemplate": "ui://shop/map.html"},
+)
 
-    @server.tool(meta=meta)
+
+@pytest.mark.parametrize("meta", OWN_APPS, ids=["nested", "flat", "openai"])
+@each_class_and_mode
+async def test_tool_with_its_own_app_asks_by_link(kind: str, mode: str, meta: dict[str, Any]) -> None:
+    """The host gives the result to the tool's own app, which must not get a ticket."""
+    server = made(kind if kind != "mounted" else "fastmcp")
+
+    @server.tool(meta={**meta, "shop": 1})
     @tool()
     async def pick(ctx: Context) -> str:
         """Pick a seat."""
@@ -218,7 +289,14 @@ async def test_tool_with_its_own_app_keeps_it(kind: str, mode: str) -> None:
     async with serving(server) as url, host(url, mode=mode) as client:
         (listed,) = [one for one in (await client.list_tools()).tools if one.name == "pick"]
         assert listed.meta is not None
-        assert (listed.meta["ui"], listed.meta["shop"]) == (meta["ui"], 1)
+        assert {key: listed.meta[key] for key in ("shop", *meta) if key != "ui"} == {
+            "shop": 1,
+            **{key: value for key, value in meta.items() if key != "ui"},
+        }
+        assert listed.meta["ui"] == {"visibility": ["model"], **meta.get("ui", {})}
+        asked = await client.call_tool("pick", {})
+        assert APP_META not in (asked.meta or {})
+        assert link_in(asked).startswith(BASE)
     del pick
 
 

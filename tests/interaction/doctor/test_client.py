@@ -10,13 +10,17 @@ from typing import Any, Final, Literal
 
 import pytest
 from mcp import Client
+from mcp.client.extension import advertise
 from mcp_types import ElicitRequestParams, ElicitResult, Implementation, ListRootsResult, TextContent
 
+from roundtrip.channels.server_channels import UI_EXTENSION
 from roundtrip.cli import main
+from roundtrip.client.link_client import FormClient, LinkClient
 from roundtrip.doctor.client_report import ClientReport, Trial
 from roundtrip.doctor.client_server import TOOL, make_server
 from roundtrip.known_clients import known_client
 from roundtrip.testing import Era, served
+from roundtrip.testing.networks.fleet import APP_SETTINGS
 from tests.kit.hosts import ROOT, WAIT
 from tests.kit.tables import check_each
 
@@ -62,7 +66,8 @@ async def test_declared_questions_are_reported(connect: Connect, era: Era) -> No
 
     async with connect(elicitation_callback=answering("accept"), list_roots_callback=roots) as client:
         text, data = await report_of(client)
-    assert data["can_be_asked"] == {"form": True, "URL": True, "sampling": False, "roots": True, "tasks": False}
+    can_be_asked = {"form": True, "URL": True, "sampling": False, "roots": True, "tasks": False, "apps": False}
+    assert (data["can_be_asked"], data["asked"]) == (can_be_asked, "in a form")
     assert data["protocol"] == ("2026-07-28" if era is Era.RETRY else "2025-11-25")
     assert (data["max_rounds"], data["trial"]) == (10, None)
     assert "sampling   no: it did not declare sampling" in text
@@ -82,6 +87,33 @@ async def test_client_that_declares_nothing_can_be_asked_nothing(connect: Connec
         ):
             without_session, _ = await report_of(client, try_a_form=True)
         assert "form       no" in without_session
+
+
+ANSWERS: Final[dict[str, Any]] = {"elicitation_callback": answering("accept")}
+CLIENTS: Final[list[tuple[type[Client], dict[str, Any], dict[str, Any] | None, str]]] = [
+    (Client, {}, None, "on a page, by a link in the result"),
+    (Client, {}, {}, "on a page, by a link in the result"),
+    (Client, {}, APP_SETTINGS["apps"], "in an app in the conversation"),
+    (LinkClient, ANSWERS, None, "on a page that the client shows"),
+    (FormClient, ANSWERS, APP_SETTINGS["apps"], "in a form"),
+    (FormClient, ANSWERS, APP_SETTINGS["app-forms"], "in a form that an app renders"),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "settings", "asked"), CLIENTS)
+async def test_report_says_where_the_user_is_asked(
+    kind: type[Client], options: dict[str, Any], settings: dict[str, Any] | None, asked: str, era: Era
+) -> None:
+    extensions = None if settings is None else [advertise(UI_EXTENSION, settings)]
+    async with (
+        served(make_server(lambda report: None)) as url,
+        kind(url, mode=era.value, extensions=extensions, **options) as client,
+    ):
+        text, data = await report_of(client)
+    assert f"asked      {asked}\n" in text
+    assert data["asked"] == asked
+    assert data["can_be_asked"]["apps"] == bool(settings)
+    assert ("apps       no: it did not declare the extension io.modelcontextprotocol/ui" in text) != bool(settings)
 
 
 @pytest.mark.parametrize(
@@ -163,6 +195,7 @@ def test_page_shows_a_report_as_it_is_printed() -> None:
             "sampling": "it did not declare sampling",
             "roots": "it did not declare roots",
             "tasks": "its revision is older than 2026-07-28",
+            "apps": "it did not declare the extension io.modelcontextprotocol/ui",
         },
         known=known_client(name, version),
         trial=Trial("declined", 0.004),

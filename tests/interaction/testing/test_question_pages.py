@@ -1,67 +1,23 @@
 """Scripted users answer question pages with the same script as forms."""
 
 from collections.abc import Sequence
-from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
 
-from roundtrip import Context, Elicit, Pages, Resolve, Server
+from roundtrip import Context, Elicit, Pages, Server
 from roundtrip.ledger import MemoryLedger
 from roundtrip.machine.table import State
-from roundtrip.testing import ACCEPT, CANCEL, DECLINE, LEAVE, Era, Unanswered, Unused, User
+from roundtrip.testing import CANCEL, DECLINE, LEAVE, Era, Unanswered, Unused, User
+from tests.interaction.testing.paged_cinema import BASE, SCRIPT, SEAT, Seat, ann, make_cinema
 from tests.kit.approving import reader
 from tests.kit.shops import KEY
 
 pytestmark = pytest.mark.anyio
-BASE = "https://shop.example"
 ANN = {"cookie": "user=ann"}
 Client = Literal["no-elicitation", "links"]
 CLIENTS: list[Client] = ["no-elicitation", "links"]
 ERAS = [Era.RETRY, Era.LIVE]
-
-
-class Seat(BaseModel):
-    row: int = Field(ge=1, le=9)
-    side: Literal["left", "right"]
-    extras: list[Literal["wine", "nuts"]] = []
-    day: date | None = None
-    note: str = Field("", max_length=400)
-
-
-def which_seat(film: str) -> Elicit[Seat]:
-    return Elicit(f"Which seat for {film}?", Seat)
-
-
-def ann(ctx: object) -> str:
-    return "ann"
-
-
-def make_cinema(**options: Any) -> Server[Any]:
-    given: dict[str, Any] = {"keys": [KEY], "principal": ann, "ledger": MemoryLedger(), **options}
-    server = Server[Any]("cinema", pages=Pages(base_url=BASE, authenticate=reader, wait=5), **given)
-
-    @server.tool(confirm="Book {film}?")
-    async def book(film: str, seat: Annotated[Seat, Resolve(which_seat)], ctx: Context) -> dict[str, Any]:
-        size = await ctx.ask("size", "How many?", int)
-        return {"film": film, "seat": seat.model_dump(mode="json", exclude_defaults=True), "size": size}
-
-    @server.tool
-    async def both(ctx: Context) -> str:
-        answers = await ctx.ask_all_outcomes({"name": Elicit("Name?", str), "sure": Elicit("Sure?", Seat)})
-        return ", ".join(f"{key} {outcome.action}" for key, outcome in answers.items())
-
-    @server.tool
-    async def many(number: int, ctx: Context) -> int:
-        return sum([await ctx.ask(f"q{place}", f"Number {place}?", int) for place in range(number)])
-
-    return server
-
-
-SEAT = {"row": 3, "side": "right", "extras": ["nuts"], "day": "2026-07-28", "note": "Near\nthe door"}
-SCRIPT = {"confirm:book": ACCEPT, "which_seat": SEAT, "size": 2}
-"""The same answers as for forms."""
 
 
 def on_pages(server: Any, script: Any, client: Client | None = "no-elicitation", **options: Any) -> User:

@@ -263,7 +263,7 @@ def test_options_that_say_nothing_are_rejected() -> None:
         User(cinema(), over="https")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"allows 'elicitation' and 'sampling', got 'elicitation'"):
         User(cinema(), missing_capabilities="elicitation")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="must be 'no-elicitation' or 'links', got 'none'"):
+    with pytest.raises(ValueError, match="must be one of 'no-elicitation', 'links', 'apps', 'app-forms', got 'none'"):
         User(cinema(), client="none")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="there is no network 'hopp'"):
         User(cinema(), network="hopp")

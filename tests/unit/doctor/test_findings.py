@@ -159,6 +159,18 @@ def test_what_an_address_answered_is_quoted() -> None:
     assert "(Session not found)" in only("older clients", observed).text
 
 
+def test_pages_that_leave_app_hosts_with_a_link_or_an_error_are_found() -> None:
+    def found(*channels: str) -> list[tuple[Level, str, str]]:
+        topics = of("apps", seen(facts(1, channels=channels)))
+        return [(one.level, one.text.split(", ")[-1], one.advice.partition("(")[0]) for one in topics]
+
+    assert found("form") == found("form", "local") == []
+    assert [level for level, _, _ in found("form", "url", "app", "link")] == [Level.OK]
+    by_link = (Level.NOTE, "get a link to a question page", "Remove app=False from Pages")
+    assert found("form", "url", "link") == [by_link]
+    assert found("form", "url") == [(Level.NOTE, "get an error", "Add Pages")]
+
+
 def test_an_answer_out_of_bounds_is_not_read() -> None:
     def check(hostile: dict[str, Any]) -> None:
         with pytest.raises(ValidationError):

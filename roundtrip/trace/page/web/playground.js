@@ -159,6 +159,7 @@ function drawConversation() {
     drawnResult = "";
     drawnHappened = "";
     byId("questions").replaceChildren();
+    byId("app").replaceChildren();
     byId("test").replaceChildren();
     byId("test").hidden = true;
     call = null;
@@ -176,6 +177,9 @@ function drawConversation() {
   write(failure, shown.failure);
   drawHappened(shown);
   drawQuestions(shown);
+  if (shown.app && !byId("app").childElementCount) {
+    byId("app").append(appFrame(shown, `${state.frames}${shown.id}`));
+  }
   drawResult(shown);
 }
 

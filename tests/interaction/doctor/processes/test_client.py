@@ -36,7 +36,8 @@ async def test_client_over_stdio_is_reported_and_tried(era: Era) -> None:
     assert isinstance(block, TextContent)
     data = result.structured_content
     assert data is not None
-    assert data["can_be_asked"] == {"form": True, "URL": True, "sampling": False, "roots": False, "tasks": False}
+    can_be_asked = {"form": True, "URL": True, "sampling": False, "roots": False, "tasks": False, "apps": False}
+    assert data["can_be_asked"] == can_be_asked
     assert data["trial"]["answer"] == "accepted with yes"
     assert re.search(r"tried      a form: accepted with yes after \S+ s", block.text)
 

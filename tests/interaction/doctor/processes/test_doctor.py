@@ -199,7 +199,9 @@ def test_unprobed_items_are_listed_and_the_rest_continues(
 
 
 def test_older_clients_are_askable_with_sessions(town: Town, doctor: Any) -> None:
-    assert doctor(town.at(0, "with-sessions")).levels("older clients") == ["ok"]
+    report = doctor(town.at(0, "with-sessions"))
+    assert (report.levels("older clients"), report.levels("apps")) == (["ok"], [])
+    assert doctor(town.at(0, "with-pages")).levels("apps") == ["ok"]
     for name in ("plain", "with-pages"):
         report = doctor(town.at(0, name))
         assert report.levels("older clients") == ["note"]
