@@ -198,7 +198,7 @@ def _register(kind: Kind, fn: Callable[..., Any], add: Callable[[Any], Any], ins
         raise InvalidSignature(
             f"{owner} uses roundtrip, but FastMCP's task=True runs it in a worker, which has no client to ask; write "
             "@mcp.tool(task=False) with @roundtrip.tool(task=True) below it "
-            "(docs/docket.md: Moving from FastMCP's task=True)"
+            "(docs/fleet.md#docket: Moving from FastMCP's task=True)"
         )
     version = getattr(meta, "version", None)
     function, plain = function_for_fastmcp(

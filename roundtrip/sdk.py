@@ -2,7 +2,7 @@
 
 A new object of the SDK shows under which names it keeps parts of public types. A part that is known by its private name
 only makes roundtrip faster or adds one convenience. If the installed SDK lacks one, the log says so once, and
-roundtrip works without it; see `docs/frameworks.md`.
+roundtrip works without it; see `docs/stability.md#private-names`.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ def spec_from(given: Mapping[str, Any]) -> ToolSpec:
     """
     for name in given:
         if name in _REMOVED:
-            raise TypeError(f"tools have no option {name!r} anymore; docs/upgrading.md says what to use instead")
+            raise TypeError(f"tools have no option {name!r} anymore; docs/stability.md says what to use instead")
         if name not in ToolSpec.__annotations__:
             raise unknown_option("tools have", name, [*ToolSpec.__annotations__])
     return cast("ToolSpec", {name: value for name, value in given.items() if value is not None})

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 
 README: Final = ROOT / "README.md"
 TRACE: Final = ROOT / "docs" / "trace.md"
-AUDIT: Final = ROOT / "docs" / "audit.md"
+AUDIT: Final = ROOT / "docs" / "security.md"
 HIDING: Final = """\
 import sys
 sys.modules.update(dict.fromkeys({hidden!r}))

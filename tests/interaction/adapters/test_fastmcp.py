@@ -441,7 +441,7 @@ OPTIONS: dict[str, Any] = {
     "output_schema": {"type": "object"},
     "structured_output": False,
 }
-"""The options that have no row in the table of `docs/frameworks.md`."""
+"""The options that have no row in the table of `docs/moving.md#fastmcp`."""
 
 
 def test_option_of_other_library_is_rejected_with_reason() -> None:

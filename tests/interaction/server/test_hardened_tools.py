@@ -177,7 +177,7 @@ MEANINGLESS: list[tuple[dict[str, Any], str]] = [
     ({"timeout": True}, "positive, finite number"),
     ({"timeout": "3"}, "tool 'margin': timeout= must be a positive, finite number of seconds, got '3'"),
     ({"ttl": 0}, "tool 'margin': ttl= and max_age= must be finite numbers of seconds with 0 < ttl <= max_age"),
-    ({"recover": 60.0}, "tools have no option 'recover' anymore; docs/upgrading.md says what to use instead"),
+    ({"recover": 60.0}, "tools have no option 'recover' anymore; docs/stability.md says what to use instead"),
     ({"confirm": " "}, "tool 'margin': confirm=' ' must be a question"),
 ]
 
