@@ -15,11 +15,11 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imports_of, lazy_imports_of, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 50_510,
+    "code lines": 51_369,
     "code lines of the core": 7_046,
-    "modules": 417,
+    "modules": 424,
     "imports inside of functions": 62,
-    "lines of pages and other files": 4_307,
+    "lines of pages and other files": 5_004,
 }
 """As last measured. Lower them with each change that deletes; a change that raises one says why in its commit."""
 _CORE: Final = {"machine", "questions", "tokens", "resolvers", "engine", "legs"}
