@@ -101,7 +101,7 @@ async def test_five_tools_end_in_an_app(table: ClientTable, live: bool) -> None:
             assert not OWN & set(about["model"])
             shown = {name: app["resourceUri"] for name, app in about["apps"].items() if app is not None}
             assert shown == dict.fromkeys(ASKING, app_uri())
-            assert await host.do("document", uri=app_uri()) == {"html": document(), "meta": {"prefersBorder": True}}
+            assert await host.do("document", uri=app_uri()) == {"html": document(), "meta": {"prefersBorder": False}}
 
             app, text = await host.begin("book", film="Solaris")
             await app.answer("3")

@@ -424,3 +424,21 @@ def test_view_reports_its_height(tab: Tab, host: AppHost, shop: AppShop) -> None
 
 def _rgb(color: str) -> str:
     return f"rgb({int(color[1:3], 16)}, {int(color[3:5], 16)}, {int(color[5:], 16)})"
+
+
+def test_double_click_answers_one_question(tab: Tab, host: AppHost, shop: AppShop) -> None:
+    """The second click comes before anybody can have read the next question."""
+    call = shop.ask({"show": form("Show the preview?", {})}, {"wipe": form("Delete everything?", {})})
+    view = host.mount(result=shop.result())
+    yes = view.get_by_role("button", name="Yes")
+    box = yes.bounding_box()
+    assert box is not None
+    tab.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    for _ in range(6):
+        tab.page.mouse.down()
+        tab.page.mouse.up()
+        tab.page.wait_for_timeout(40)
+    expect(view.get_by_role("heading", name="Delete everything?")).to_be_visible()
+    assert call.answers == [{"show": {"action": "accept", "content": {}}}]
+    yes.click()
+    expect(view.get_by_role("heading", name="Done")).to_be_visible()
