@@ -1,4 +1,4 @@
-"""Servers with the five tools of `tests/interaction/apps/hosting.py`, in processes of their own, for foreign hosts."""
+"""Servers with the five tools of `tests/interaction/adapters/apps/hosting.py`, in processes of their own, for foreign hosts."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ from fastmcp import FastMCP
 from starlette.middleware.cors import CORSMiddleware
 
 from roundtrip.ledger import SqliteLedger
-from tests.interaction.apps.hosting import made
+from tests.interaction.adapters.apps.hosting import made
 from tests.kit.forks import start
 from tests.kit.hosts import ROOT, WAIT, PatientServer, listening
 

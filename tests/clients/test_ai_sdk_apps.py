@@ -20,7 +20,7 @@ from tests.clients.app_servers import USER, app_server
 from tests.clients.drivers import node_with
 from tests.clients.tables import ClientTable, HostWithApps, table_of_hosts
 from tests.conformance.suite import NODE_MODULES
-from tests.interaction.apps.hosting import App
+from tests.interaction.adapters.apps.hosting import App
 from tests.kit.approving import Person
 from tests.kit.waiting import WAIT
 

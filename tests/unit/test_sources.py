@@ -19,7 +19,7 @@ _CEILINGS: Final = {
     "code lines of the core": 7_046,
     "modules": 424,
     "imports inside of functions": 62,
-    "lines of pages and other files": 5_004,
+    "lines of pages and other files": 5_008,
 }
 """As last measured. Lower them with each change that deletes; a change that raises one says why in its commit."""
 _CORE: Final = {"machine", "questions", "tokens", "resolvers", "engine", "legs"}

@@ -7,7 +7,7 @@ from mcp_types import ElicitRequestFormParams, ElicitResult
 
 from roundtrip.channels.apps.app_messages import APP_META
 from roundtrip.channels.server_channels import APP_MIME_TYPE, UI_EXTENSION
-from tests.interaction.apps.hosting import APPS, CLASSES, FORMS_IN_APPS, App, continued, host, made, serving
+from tests.interaction.adapters.apps.hosting import APPS, CLASSES, FORMS_IN_APPS, App, continued, host, made, serving
 from tests.kit.approving import Person
 from tests.kit.page_users import client_of, text_of
 

@@ -11,7 +11,7 @@ import pytest
 
 from roundtrip.ledger import MemoryLedger
 from roundtrip.trace.writing.recorder import Recorder
-from tests.interaction.apps.hosting import MODES, App, continued, host, made, serving
+from tests.interaction.adapters.apps.hosting import MODES, App, continued, host, made, serving
 from tests.kit.page_users import handle_in, link_in
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from roundtrip import Context, Pages, Server, tool
 from roundtrip.channels.apps.app_messages import APP_META
 from roundtrip.channels.server_channels import APP_MIME_TYPE
 from roundtrip.ledger import SqliteLedger
-from tests.interaction.apps.hosting import CLASSES, MODES, App, continued, host, made, serving
+from tests.interaction.adapters.apps.hosting import CLASSES, MODES, App, continued, host, made, serving
 from tests.kit.approving import Person
 from tests.kit.hosts import hosted
 from tests.kit.page_users import BASE, KEY, client_of, handle_in, link_in, reader, text_of, user_of
