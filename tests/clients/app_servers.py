@@ -1,4 +1,4 @@
-"""Servers with the five tools of `tests/interaction/adapters/apps/hosting.py`, in processes of their own, for foreign hosts."""
+"""Servers with the five tools of `tests/interaction/adapters/apps/hosting.py`, each in a process for foreign hosts."""
 
 import argparse
 import os
