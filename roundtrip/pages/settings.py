@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from roundtrip.resolvers.signatures import is_async
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Pages:
         templates: A folder with templates that replace the package templates.
 
     Raises:
-        TypeError: `templates` is not a path.
+        TypeError: `templates` is not a path, or `authenticate` is not asynchronous.
         ValueError: A value is out of range.
     """
 
@@ -139,6 +140,10 @@ class Pages:
     def __post_init__(self) -> None:
         if self.templates is not None and not isinstance(self.templates, Path | str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"templates must be the path of a folder, got {type(self.templates).__name__}")
+        if self.authenticate is not None and not is_async(self.authenticate):
+            raise TypeError(
+                f"authenticate must be an async function, got {self.authenticate!r}; define it with async def"
+            )
         if self.base_url is None and not self.local:
             raise ValueError("Pages(...) must have base_url=, or local=True for a server that is used over stdio")
         if self.app not in (True, False, "always", "handle"):

@@ -210,6 +210,10 @@ def response_to(question: AskedQuestion, reply: Reply) -> InputResponse:
                 f"{', '.join(map(repr, fields))}; to send an invalid answer, use an ElicitResult"
             )
         return ElicitResult(action="accept", content=cast("dict[str, Any]", plain))
+    if plain is False and not fields:
+        raise AssertionError(
+            f"the answer to {question} must be ACCEPT or DECLINE, because its form has no fields, got False"
+        )
     if len(fields) > 1:
         raise AssertionError(
             f"the answer to {question} must be a mapping, because its form has several fields "

@@ -251,6 +251,20 @@ async def test_guessed_words_are_answered_with_the_right_ones() -> None:
         _ = (await user.call("book", film="Solaris")).failed
 
 
+async def test_false_is_no_answer_to_a_confirmation() -> None:
+    server = Server("files", keys=["7f" * 32])
+
+    @server.tool(confirm="Delete {path}?")
+    async def delete(path: str) -> str:
+        """Delete a file."""
+        return f"{path} is deleted"
+
+    with pytest.raises(AssertionError, match="must be ACCEPT or DECLINE, because its form has no fields, got False"):
+        await User(server, {"confirm:delete": False}).call("delete", path="a.txt")
+    assert (await User(server, {"confirm:delete": True}).call("delete", path="a.txt")).text == "a.txt is deleted"
+    del delete
+
+
 async def test_invalid_server_object_is_rejected() -> None:
     targets: tuple[Any, ...] = (None, "server.py", ["python", "server.py"])
     for target in targets:

@@ -4,7 +4,7 @@ import importlib
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -218,6 +218,14 @@ def test_folder_of_templates_may_be_a_text(tmp_path: Path) -> None:
     wrong: Any = {"base.html.j2": ""}
     with pytest.raises(TypeError, match="templates must be the path of a folder, got dict"):
         Pages(base_url="https://shop.example", templates=wrong)
+
+
+def test_login_that_is_not_async_is_rejected() -> None:
+    def login(request: object) -> str:
+        return f"{request}"
+
+    with pytest.raises(TypeError, match="authenticate must be an async function, got <function"):
+        Pages(base_url="https://shop.example", authenticate=cast("Any", login))
 
 
 def test_without_jinja2_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
