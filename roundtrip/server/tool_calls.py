@@ -42,7 +42,6 @@ from roundtrip.stored.desk import ClientCall, Proceed, ToolHost
 from roundtrip.tools.registered import RegisteredTool
 from roundtrip.tools.registry import ToolRegistry, UnknownTool, version_key
 from roundtrip.tools.replies import result_of_reply, text_result, written
-from roundtrip.untrusted import mapping_of
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
@@ -300,10 +299,13 @@ def named_version(params: Mapping[str, Any] | None) -> str | None:
     """Return the tool version that a request's metadata names, in `roundtrip/version` or in the form that FastMCP
     clients use.
     """
-    meta = mapping_of((params or {}).get("_meta"))
-    version = meta.get("roundtrip/version")
-    if version is None:
-        version = mapping_of(meta.get("fastmcp")).get("version")
+    meta = (params or {}).get("_meta")
+    if not isinstance(meta, Mapping):
+        return None
+    known = cast("Mapping[str, Any]", meta)
+    version = known.get("roundtrip/version")
+    if version is None and isinstance(other := known.get("fastmcp"), Mapping):
+        version = cast("Mapping[str, Any]", other).get("version")
     return None if version is None else str(version)
 
 

@@ -399,7 +399,7 @@ MISTAKES: list[tuple[Callable[[FastMCP[Any]], object], type[Exception], str]] = 
     (
         lambda mcp: mcp.tool(asking, task=True),
         InvalidSignature,
-        r"no client to ask; write @mcp\.tool\(task=False\).*docs/docket\.md",
+        r"no client to ask; write @mcp\.tool\(task=False\).*docs/fleet\.md",
     ),
     (
         lambda mcp: mcp.prompt(roundtrip.tool(confirm="Sure?")(discounted)),
