@@ -6,21 +6,16 @@ from typing import Any, Final, Literal
 
 import pytest
 from playwright.sync_api import FrameLocator, Page
-from starlette.applications import Starlette
-from starlette.routing import Mount
-from starlette.staticfiles import StaticFiles
 
+from tests.browser.apps.shown import hosts
 from tests.browser.conftest import Tab, expect
 from tests.browser.foreign.approving import approve
-from tests.browser.hosting import hosted_in_a_thread
 from tests.clients.app_servers import USER, app_server
 from tests.clients.drivers import node_with
 from tests.clients.tables import ClientTable, HostWithApps
-from tests.conformance.suite import NODE_MODULES
 
 NEW: Final = "2026-07-28"
 OLD: Final = "2025-11-25"
-HOST: Final = Path(__file__).parent / "host.html"
 TOLD: Final = "The user has answered in the app. Call continue_call with the handle to get the result."
 OWN: Final = {"answer_call", "look_at_call"}
 
@@ -31,7 +26,7 @@ class Chat:
     def __init__(self, page: Page, base: str, url: str, revision: str) -> None:
         self.page = page
         self.url = url
-        page.goto(f"{base}/{HOST.name}")
+        page.goto(f"{base}/chat.html")
         page.wait_for_selector("html[data-ready]")
         mode = "auto" if revision == NEW else "legacy"
         found, tools = self._do("connect", f"{url}/mcp", {"x-user": USER}, mode)
@@ -77,9 +72,7 @@ class Chat:
 @pytest.fixture(scope="module")
 def base() -> Generator[str]:
     node_with("@modelcontextprotocol/ext-apps")
-    modules = Mount("/modules", StaticFiles(directory=NODE_MODULES, follow_symlink=True))
-    page = Mount("/", StaticFiles(directory=HOST.parent))
-    with hosted_in_a_thread(Starlette(routes=[modules, page])) as url:
+    with hosts() as url:
         yield url
 
 
