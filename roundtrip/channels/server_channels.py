@@ -84,11 +84,12 @@ class ServerChannels:
             ValueError: The option has an unknown channel, or a channel that the server cannot serve.
         """
         if given is None:
-            needed: dict[ChannelName, ChannelName] = {"app": "link"}
             served: list[ChannelName] = [
-                each for each in _PAGE_CHANNELS if _lack_of(needed.get(each, each), pages, knows_users=True) is None
+                name for name in _PAGE_CHANNELS if _lack_of(name, pages, knows_users=True) is None
             ]
-            names: frozenset[ChannelName] = frozenset[ChannelName](("form", *served)) - _turned_off(pages)
+            if "link" not in served and "app" in served:
+                served.remove("app")
+            names: frozenset[ChannelName] = frozenset(("form", *served))
         else:
             names = _check_names(given, pages, knows_users=knows_users)
         if pages is None:
@@ -275,10 +276,6 @@ def _check_names(given: Any, pages: Pages | None, *, knows_users: bool) -> froze
     return frozenset(names)
 
 
-def _turned_off(pages: Pages | None) -> frozenset[ChannelName]:
-    return frozenset() if pages is None or pages.app else frozenset(("app",))
-
-
 def _lack_of(name: ChannelName, pages: Pages | None, *, knows_users: bool) -> tuple[str, str] | None:
     """Return what a server lacks for a channel, and how to fix it; None if the server can serve the channel."""
     if name not in _PAGE_CHANNELS:
@@ -286,7 +283,7 @@ def _lack_of(name: ChannelName, pages: Pages | None, *, knows_users: bool) -> tu
     if name in _FOR_KNOWN_USERS and not knows_users:
         return "with principal=False", f"{name!r} is only for the call's user, so the server must know the user"
     if name == "app":
-        return ("with Pages(app=False)", "remove one of the two") if _turned_off(pages) else None
+        return None if pages is None or pages.app else ("with Pages(app=False)", "remove one of the two")
     if pages is None:
         return "without pages", "add pages=Pages(...)"
     if name == "local":

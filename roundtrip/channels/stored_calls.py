@@ -153,8 +153,9 @@ class StoredCalls(LegExtension):
         self._messages: app_messages.AppMessages | None = None
         if "app" in channels.names or (pages is not None and pages.app):
             look = PageLook(name) if pages is None else pages.look(name)
-            lists = {"lists_tools": "app" in channels.names, "lists_always": channels.takes_any_for_app}
-            self._messages = app_messages.AppMessages(look, **lists)
+            self._messages = app_messages.AppMessages(
+                look, lists_tools="app" in channels.names, lists_always=channels.takes_any_for_app
+            )
         if pages is not None and "local" in channels.names:
             self._local = local_pages.LocalPages(pages, name=name, book=service.book, system=legs.parts.system)
             service.stops_first.append(self._local.stop)

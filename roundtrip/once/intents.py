@@ -10,7 +10,6 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
@@ -32,6 +31,7 @@ from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, LedgerDown
 from roundtrip.machine.journal import Asked, Chain, Journal
 from roundtrip.once.exactly_once import LedgerClaim, result_from
 from roundtrip.once.intent_memory import Adopted, IntentMemory, Responses
+from roundtrip.text import iso_text
 
 if TYPE_CHECKING:
     from roundtrip.engine.computed import NotedValue
@@ -333,7 +333,7 @@ class IntentClaim(LedgerClaim):
 
     @override
     def _described(self, outcome: dict[str, Any]) -> dict[str, Any]:
-        at = datetime.fromtimestamp(self.system.time(), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        at = iso_text(self.system.time())
         return {**outcome, "given": self.memory.given, "call": self.call_id, "at": at}
 
     @override

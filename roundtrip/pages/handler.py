@@ -33,7 +33,7 @@ _PATH: Final = "/ask"
 TICKET_PATTERN: Final = re.compile(r"[A-Za-z0-9._~-]{16,2048}", re.ASCII)
 """A ticket with only these characters is safe in a header and in a path."""
 
-_ANSWERED: Final = "Nothing was sent this time: the question was already answered, or it has changed."
+ANSWERED: Final = "Nothing was sent this time: the question was already answered, or it has changed."
 
 
 class QuestionPages(PageSite):
@@ -107,14 +107,14 @@ class QuestionPages(PageSite):
         if not isinstance(state, calls.AskingPage) or not self._tokens.is_valid(
             token, ticket, subject, state.round_id, state.questions
         ):
-            return self._state_page(ticket, subject, state, notice=_ANSWERED)
+            return self._state_page(ticket, subject, state, notice=ANSWERED)
         form, answers = read_form(state.questions, posted)
         if answers is None:
             return self.page("question", 422, form=form, token=token, notice=None)
         if await self._calls.answer(ticket, subject, state.round_id, answers):
             return self.redirect(self.url(ticket))
         state = await self._calls.open(ticket, subject)
-        return self._state_page(ticket, subject, state, notice=_ANSWERED)
+        return self._state_page(ticket, subject, state, notice=ANSWERED)
 
     # Pages
 

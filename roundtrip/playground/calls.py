@@ -89,6 +89,15 @@ class CallSettings:
         return cls(tool, arguments, era, cast("ClientKind", client), request.get("tasks") is True)
 
 
+@dataclass(frozen=True, slots=True)
+class PlayedApp:
+    """An app in the conversation."""
+
+    document: str
+    tools: frozenset[str]
+    """The tools that the app may call."""
+
+
 @dataclass(slots=True, eq=False)
 class PlayedCall:
     """A call that is running or has ended."""
@@ -118,10 +127,8 @@ class PlayedCall:
     _failure: str = ""
     _task: RemoteTask | None = None
     """The task that the call became, as of the last poll."""
-    document: str = ""
-    """The document that the result's app shows."""
-    _app_tools: frozenset[str] = frozenset()
-    """The tools that the app may call."""
+    app: PlayedApp | None = None
+    """The app that the result opens."""
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
@@ -145,7 +152,7 @@ class PlayedCall:
             "questions": [question.data() for question in self._questions],
             "happened": self._events,
             "result": result_data(self.result) if self.result is not None else None,
-            "app": _as_json(self.result) if self.result is not None and self.document else None,
+            "app": _as_json(self.result) if self.result is not None and self.app is not None else None,
             "failure": self._failure,
             "messages": self._messages,
             "leftOut": self._omitted_messages,
@@ -203,11 +210,11 @@ class PlayedCall:
     async def _open_app(self, client: Client) -> None:
         """Read the app document that the call's tool names."""
         uis = {tool.name: mapping_of((tool.meta or {}).get("ui")) for tool in await all_tools(client)}
-        self._app_tools = frozenset(name for name, ui in uis.items() if "app" in list_of(ui.get("visibility", ["app"])))
+        tools = frozenset(name for name, ui in uis.items() if "app" in list_of(ui.get("visibility", ["app"])))
         if isinstance(uri := uis.get(self.settings.tool, {}).get("resourceUri"), str):
             for content in (await client.read_resource(uri)).contents:
                 if isinstance(content, TextResourceContents) and content.mime_type == APP_MIME_TYPE:
-                    self.document = content.text
+                    self.app = PlayedApp(content.text, tools)
 
     async def call_for_app(self, tool: str, arguments: Mapping[str, Any]) -> Data:
         """Call a tool for the app, and return its result.
@@ -215,7 +222,7 @@ class PlayedCall:
         Raises:
             ValueError: The app must not call this tool.
         """
-        if not self.document or tool not in self._app_tools:
+        if self.app is None or tool not in self.app.tools:
             raise ValueError(f"the app must not call the tool {tool!r}")
         return _as_json(await within(self._connect(), lambda client: client.call_tool(tool, dict(arguments))))
 

@@ -83,7 +83,8 @@ class PlaygroundApp:
         if self._frames.place_of(request.scope["path"]) is not None:
             place, _ = check_local_request(request, self._frames, "roundtrip dev")
             shown = self._playground.call(place)
-            return frame_answer(shown.document if shown is not None else "", _APP_POLICY)
+            app = shown.app if shown is not None else None
+            return frame_answer(app.document if app is not None else "", _APP_POLICY)
         place, is_from_here = check_local_request(request, self._loopback, "roundtrip dev")
         if is_change(request):
             errors = (CallFailed, TooManyCalls, NotWritable, MCPError)

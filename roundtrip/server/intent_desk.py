@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +24,7 @@ from roundtrip.once.intent_legs import KEPT, Kept
 from roundtrip.once.intents import RECALLED_META, IntentClaim
 from roundtrip.stored.content import BODY_FAILED, DECLINED, EXPIRED
 from roundtrip.tasks.extension import declares_tasks
+from roundtrip.text import iso_text
 from roundtrip.tools.failures import is_store_down, store_down, tool_failure
 from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.replies import text_result, written
@@ -102,9 +102,8 @@ class IntentDesk:
             if self._is_void(view, call):
                 kept.computed = self._computed_by(view)
                 return None
-            since = datetime.fromtimestamp(view.entry.updated, UTC).isoformat(timespec="seconds")
             reply = replies.ended(view)
-            return {**reply, "_meta": {**reply.get("_meta", {}), RECALLED_META: since.replace("+00:00", "Z")}}
+            return {**reply, "_meta": {**reply.get("_meta", {}), RECALLED_META: iso_text(view.entry.updated)}}
         stored = self._stored_of()
         if self._is_own(view, call):
             if view.content.is_continued and stored is not None:

@@ -128,9 +128,9 @@ class ToolHost(ABC):
     async def is_visible(self, name: str, version: str | None, request: ServerRequestContext[Any, Any]) -> bool:
         """Return True if a tool is visible to a request, or if the tool does not exist here."""
 
+    @abstractmethod
     async def listed_meta(self, name: str, function: AskingFunction) -> Mapping[str, Any]:
         """Return the `_meta` with which a tool is listed."""
-        return {}
 
     @abstractmethod
     async def serve_stored(

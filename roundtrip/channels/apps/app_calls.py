@@ -21,12 +21,13 @@ from roundtrip.channels.stored_pages import CallsOfSite
 from roundtrip.legs.asking import AskingContext
 from roundtrip.legs.boundary import Request
 from roundtrip.limited_logs import LOG
-from roundtrip.pages.calls import AskingPage, CallsUnavailable, ClosedPage, WorkingPage
+from roundtrip.pages.calls import AskingPage, CallsUnavailable, ClosedPage
 from roundtrip.pages.forms import PageForm, PostUnreadable, read_form
-from roundtrip.pages.handler import TICKET_PATTERN
+from roundtrip.pages.handler import ANSWERED, TICKET_PATTERN, QuestionPages
 from roundtrip.tools.failures import store_down
 from roundtrip.tools.options import tool
 from roundtrip.tools.replies import text_result
+from roundtrip.untrusted import is_texts
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 ANSWER_TOOL: Final = "answer_call"
 LOOK_TOOL: Final = "look_at_call"
 _VERSION: Final = 1
-_MAX_CHARS: Final = 256 * 1024
-_ANSWERED: Final = "Nothing was sent this time: the question was already answered, or it has changed."
 _CLOSED: Final = "There is no such question for you. It may have expired."
 _UNREADABLE: Final = "Nothing was sent, because the answers do not fit the form. Reload the question."
 _SHOWN: Final = "The app shows the state of the call."
@@ -144,7 +143,7 @@ class Apps:
             return _closed()
         state = self._calls.state_of(view)
         if not isinstance(state, AskingPage) or round_ != _name_of(state):
-            return _result(self._state(view, notice=_ANSWERED))
+            return _result(self._state(view, notice=ANSWERED))
         try:
             form, read = read_form(state.questions, _posted(answers))
         except PostUnreadable:
@@ -155,7 +154,7 @@ class Apps:
             known = self._calls.ticket_of(view)
             is_taken = await self._calls.answer(known, self._user(request), state.round_id, read)
         view = await self._find(known, request)
-        return _closed() if view is None else _result(self._state(view, notice=None if is_taken else _ANSWERED))
+        return _closed() if view is None else _result(self._state(view, notice=None if is_taken else ANSWERED))
 
     async def _show(self, ticket: Any, request: Request) -> CallToolResult:
         view = await self._find(ticket, request)
@@ -178,8 +177,7 @@ class Apps:
     def _state(self, view: StoredView, *, form: PageForm | None = None, notice: str | None = None) -> dict[str, Any]:
         state = self._calls.state_of(view)
         round_ = _name_of(state) if isinstance(state, AskingPage) else None
-        waits_for_chat = isinstance(state, WorkingPage) and state.needs_client
-        return payload_of(state, round_, form=form, notice=notice, continue_in_chat=waits_for_chat)
+        return payload_of(state, round_, form=form, notice=notice)
 
 
 def _app_secret(content: CallContent) -> str:
@@ -206,17 +204,15 @@ def _posted(answers: Any) -> Posted:
     """
     if not isinstance(answers, dict):
         raise PostUnreadable("the answers must be an object")
+    posted = cast("dict[str, object]", answers)
     size = 0
-    for name, texts in cast("dict[Any, Any]", answers).items():
-        if not isinstance(name, str) or not isinstance(texts, list):
-            raise PostUnreadable("each answer must be a list")
-        for text in cast("list[Any]", texts):
-            if not isinstance(text, str):
-                raise PostUnreadable("each text must be a text")
-            size += len(text)
-    if size > _MAX_CHARS:
+    for texts in posted.values():
+        if not is_texts(texts):
+            raise PostUnreadable("each answer must be a list of texts")
+        size += sum(map(len, texts))
+    if size > QuestionPages.max_body_bytes:
         raise PostUnreadable("the answers are too long")
-    return cast("Mapping[str, list[str]]", answers)
+    return cast("Posted", posted)
 
 
 def _name_of(state: AskingPage) -> str:

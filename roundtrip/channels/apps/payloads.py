@@ -35,7 +35,6 @@ def payload_of(
     *,
     form: PageForm | None = None,
     notice: str | None = None,
-    continue_in_chat: bool = False,
 ) -> dict[str, Any]:
     """Return a call's state for the view.
 
@@ -44,13 +43,13 @@ def payload_of(
         round_: The name under which the view answers this round. Only an asking call has one.
         form: The form as the user filled it in. None for a form with its defaults.
         notice: A sentence about the user's last answer.
-        continue_in_chat: True if a working call continues only after the model calls `continue_call`.
     """
     match state:
         case calls.AskingPage(_, questions):
             return _asking(form_of_questions(questions) if form is None else form, round_, notice)
-        case calls.WorkingPage():
-            return {"kind": "working", "continue_in_chat": continue_in_chat, "notice": notice}
+        case calls.WorkingPage(_, needs_client):
+            # Then the call continues only after the model has called `continue_call`.
+            return {"kind": "working", "continue_in_chat": needs_client, "notice": notice}
         case calls.AwaitingPage(groups):
             return {"kind": "awaiting", "groups": [printable(group) for group in groups], "notice": notice}
         case calls.EndedPage(text, is_error, decisions):

@@ -128,7 +128,7 @@ def test_closed_call_tells_nothing() -> None:
 
 
 def test_working_call_can_need_the_chat() -> None:
-    assert payload_of(WorkingPage(), None, continue_in_chat=True)["continue_in_chat"] is True
+    assert payload_of(WorkingPage(needs_client=True), None)["continue_in_chat"] is True
 
 
 def test_payload_is_json_and_tells_no_keys() -> None:
