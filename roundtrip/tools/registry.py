@@ -238,9 +238,13 @@ class ToolRegistry:
     def _build_snapshot(self) -> _VisibleTools:
         seen: dict[str, tuple[RegisteredTool, ...]] = {}
         has_gates = False
+        # Another thread may replace the rules meanwhile.
+        rules = self._visibility.rules
         for name, versions in self._registered.items():
             has_gates = has_gates or any(tool.visibility_gate is not None for tool in versions.values())
-            shown = {key: tool for key, tool in versions.items() if self.sees(tool)}
+            shown = {
+                key: tool for key, tool in versions.items() if self._is_allowed(tool) and rules.sees(tool.component)
+            }
             keys = sorted((key for key in shown if key is not None), reverse=True)
             if shown:
                 seen[name] = tuple(shown[key] for key in keys) or tuple(shown.values())

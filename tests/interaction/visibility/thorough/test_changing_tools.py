@@ -10,6 +10,7 @@ import pytest
 
 from roundtrip import Server
 from roundtrip.testing import Era
+from roundtrip.visibility.rules import Rules, Visibility
 from tests.interaction.visibility.gates import said, saying
 from tests.kit.players import connect
 
@@ -48,6 +49,22 @@ def consistent(names: list[str]) -> bool:
     seen = set(names)
     halves = [{name.partition("-")[2] for name in seen if name.startswith(half)} for half in ("left-", "right-")]
     return len(seen) == len(names) and "stays" in seen and halves[0] == halves[1]
+
+
+async def test_list_follows_the_rules_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = Visibility()
+    hidden.disable(tags="pair")
+    # Another thread may replace the rules between any two readings.
+    changing = itertools.cycle([Rules(), hidden.rules])
+    restless = property(lambda _: next(changing), lambda _, rules: None)
+    monkeypatch.setattr("roundtrip.server.server.Visibility", type("Restless", (Visibility,), {"rules": restless}))
+    server = Server("shop")
+    server.add_tool(saying("here"), "stays")
+    for half in ("left-0", "right-0"):
+        server.add_tool(saying(half), half, tags={"pair"})
+    async with connect(server, Era.RETRY) as client:
+        listed = await client.list_tools()
+    assert consistent([tool.name for tool in listed.tools])
 
 
 async def test_lists_and_calls_go_on_while_everything_changes(era: Era) -> None:
