@@ -619,7 +619,7 @@ async def test_keys_are_rotated_while_an_approval_waits(tmp_path: Path) -> None:
         assert await Person(url, "fay").decide("approve", "fine") == approval
         assert text_of(await resume(client, asked)) == "refunded Emma, as fay says: fine"
     stored = place.read_bytes()
-    assert not any(text in stored for text in (b"Refund all", b"Emma", b"finance", b"fay"))
+    assert not any(text in stored for text in (b"Refund all", b"Emma", b"finance", b"as fay says"))
 
 
 async def test_people_of_one_issuer_are_compared_without_their_clients() -> None:
