@@ -57,5 +57,5 @@ def test_each_page_names_its_kind_and_links_to_the_next() -> None:
         assert last == f"Next: [{title(following)}]({following.name})", name_of(page)
 
 
-def test_readme_has_at_most_600_words() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 600
+def test_readme_has_at_most_650_words() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 650

@@ -18,7 +18,7 @@ from roundtrip import Context, Server
 from roundtrip.ledger import SqliteLedger
 from roundtrip.system import System
 from roundtrip.testing import Clock, LegByLeg
-from tests.interaction.ledger.shops import Shop
+from tests.interaction.ledger.shops import Shop, text_of
 from tests.kit.peer import peers
 
 __all__ = ["NOW", "STORED", "AtWork", "restored"]
@@ -37,13 +37,20 @@ class AtWork:
         system = System(time=clock)
         self.ledger = SqliteLedger(path, durable=False, system=system)
         self.steps: list[str] = []
+        self.shipped: list[str] = []
         self.shop = Shop(self.ledger, system=system)
         self.legs = LegByLeg(self.instance)
 
     def instance(self) -> Server[Any]:
         server = self.shop()
         server.add_tool(self.deliver, task="required")
+        server.add_tool(self.ship, once_per="{order}", scope="service")
         return server
+
+    async def ship(self, order: str) -> str:
+        """Ship an order."""
+        self.shipped.append(order)
+        return f"{order} is shipment no. {len(self.shipped)}"
 
     async def deliver(self, ctx: Context[Any, Any]) -> str:
         """Deliver what was bought."""
@@ -68,18 +75,19 @@ def restored(stored: Path, path: Path) -> dict[str, str]:
 
 
 async def store(path: Path) -> dict[str, str | None]:
-    """Leave a call that has run, one that waits for an answer, and a task that waits for one."""
+    """Leave calls that have run, once and once per intent, and a call and a task that wait for answers."""
     work = AtWork(path, NOW)
     await work.legs.leg("buy", {"what": "tea"})
     done = work.legs.token
     await work.pay(done)
     await work.legs.leg("buy", {"what": "tea"})
     open_ = work.legs.token
+    shipped = text_of(await work.legs.leg("ship", {"order": "A7"}))
     async with peers(work.instance()) as (peer,):
         task = (await peer.call("deliver"))["taskId"]
         await peer.asked(task, "word")
     await work.ledger.aclose()
-    return {"done": done, "open": open_, "task": task}
+    return {"done": done, "open": open_, "task": task, "shipped": shipped}
 
 
 def main(folder: Path) -> None:

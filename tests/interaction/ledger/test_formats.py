@@ -75,6 +75,9 @@ async def test_what_a_version_has_stored_goes_on(stored: Path, tmp_path: Path) -
     assert work.shop.ran == [], "the call had run, and its result was stored"
     assert text_of(await work.pay(clients["open"])) == "tea no. 1, paid"
     assert work.shop.ran == ["tea"]
+    if "shipped" in clients:
+        assert text_of(await work.legs.leg("ship", {"order": "A7"})) == clients["shipped"]
+        assert work.shipped == [], "the intent had run"
     async with peers(work.instance()) as (peer,):
         task = clients["task"]
         assert set(await peer.asked(task, "word")) == {"word"}
