@@ -12,7 +12,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool as WireTool
 
 from roundtrip.tools.registered import RegisteredTool
-from roundtrip.visibility.rules import Visibility
+from roundtrip.visibility.rules import Rules, Visibility
 
 if TYPE_CHECKING:
     from roundtrip.legs.functions import AskingFunction
@@ -223,12 +223,10 @@ class ToolRegistry:
                 "allow_tools() names tools that do not exist: %s. The tools are: %s", ", ".join(sorted(unknown)), known
             )
 
-    def sees(self, tool: RegisteredTool) -> bool:
-        """Return True if at least some clients may see the tool."""
-        return self._is_allowed(tool) and self._visibility.rules.sees(tool.component)
-
-    def _is_allowed(self, tool: RegisteredTool) -> bool:
-        return self._allowed is None or tool.name in self._allowed or tool.function in self.always_allowed
+    def sees(self, tool: RegisteredTool, rules: Rules | None = None) -> bool:
+        """Return True if at least some clients may see the tool, by the given rules or the current ones."""
+        is_allowed = self._allowed is None or tool.name in self._allowed or tool.function in self.always_allowed
+        return is_allowed and (rules or self._visibility.rules).sees(tool.component)
 
     def refresh(self) -> None:
         """Rebuild the snapshot after a change."""
@@ -242,9 +240,7 @@ class ToolRegistry:
         rules = self._visibility.rules
         for name, versions in self._registered.items():
             has_gates = has_gates or any(tool.visibility_gate is not None for tool in versions.values())
-            shown = {
-                key: tool for key, tool in versions.items() if self._is_allowed(tool) and rules.sees(tool.component)
-            }
+            shown = {key: tool for key, tool in versions.items() if self.sees(tool, rules)}
             keys = sorted((key for key in shown if key is not None), reverse=True)
             if shown:
                 seen[name] = tuple(shown[key] for key in keys) or tuple(shown.values())
