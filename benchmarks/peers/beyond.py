@@ -19,13 +19,14 @@ from mcp.client import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Elicit, Resolve
 from mcp.shared.exceptions import MCPError
-from mcp_types import InputRequiredResult
+from mcp_types import ElicitResult, InputRequiredResult
 from pydantic import BaseModel
 from starlette.requests import Request
 
 import roundtrip
 from benchmarks.ledgers import own_redis
 from benchmarks.peers.clients import Person, call_text, connect, short, text_of
+from benchmarks.peers.legs import logged_in
 from benchmarks.peers.row import Row, Shown, lacks, takes
 from benchmarks.peers.servers import answer_to, asking, fast, ours, theirs
 from benchmarks.peers.tasks import (
@@ -64,6 +65,50 @@ async def confirm_ours() -> str:
     return f"`confirm=`: asks `{person.asked[0].splitlines()[0]}`" if text == "done" else short(text)
 
 
+async def first_question(server: Any, tool: str, **arguments: Any) -> str:
+    """Call a tool whose user declines, and return the first line that the user sees."""
+    asked: list[str] = []
+
+    async def decline(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message.splitlines()[0])
+        return ElicitResult(action="decline")
+
+    async with connect(server, elicitation_callback=decline) as client:
+        await client.call_tool(tool, arguments)
+    return f"asks `{asked[0]}`" if asked else "asks nothing"
+
+
+async def consent_ours() -> str:
+    server = ours(consent="destructive")
+
+    @server.tool()
+    async def work(path: str) -> str:
+        return "done"
+
+    return f"`consent=`: {await first_question(server, 'work', path='a.txt')}"
+
+
+async def consent_to_proxied() -> str:
+    """Proxy a plain server, and make its tool ask."""
+    backend, front = fast(), FastMCP[Any]("front")
+
+    @backend.tool
+    async def work(path: str) -> str:
+        return "done"
+
+    install(front, keys=["k" * 32], consent="destructive")
+    front.mount(create_proxy(backend))
+    return f"`install(consent=)` on FastMCP: {await first_question(front, 'work', path='a.txt')}"
+
+
+async def openapi_ours() -> str:
+    async with httpx2.AsyncClient(base_url="https://films.example") as http:
+        server = FastMCP.from_openapi(_API, client=http)
+        install(server, keys=["k" * 32], consent="destructive")
+        asks = await first_question(server, "delete_films")
+    return f"{await members(Server, 'openapi')()}; `install(consent=)` on FastMCP: {asks}"
+
+
 async def as_task(server: Any) -> str:
     async with tasks_client(server) as client:
         text = await answered(client, await begin(client))
@@ -87,6 +132,42 @@ async def task_fastmcp() -> str:
         imperative = text_of(await client.call_tool("work", {}))
     ends = "fails" if imperative.startswith("error") else "works"
     return f"a guard {await as_task(with_fastmcp_task('memory://'))}; `ctx.elicit` {ends}"
+
+
+async def task_of_another_user(server: Any) -> str:
+    """Answer a task, by its id, as somebody who did not begin it."""
+    with logged_in("ann"):
+        async with tasks_client(server) as client:
+            task_id = await begin(client)
+            with logged_in("eve"):
+                try:
+                    text = await answered(client, task_id)
+                except MCPError:
+                    return "the task is unknown"
+    return "she answers, and reads the result" if text == "Ada" else short(text)
+
+
+async def task_user_ours() -> str:
+    return await task_of_another_user(with_task())
+
+
+async def task_user_fastmcp() -> str:
+    return await task_of_another_user(with_fastmcp_task("memory://"))
+
+
+async def with_invalid_answer(server: Any) -> str:
+    """Answer a task's question with something that its form does not allow."""
+    async with tasks_client(server) as client:
+        text = await answered(client, await begin(client), 7)
+    return {"asked": "asks again", "7": "goes on with it"}.get(text, short(text))
+
+
+async def task_answer_ours() -> str:
+    return await with_invalid_answer(with_task())
+
+
+async def task_answer_fastmcp() -> str:
+    return f"a guard {await with_invalid_answer(with_fastmcp_task('memory://'))}"
 
 
 async def restart_ours() -> str:
@@ -251,7 +332,7 @@ async def proxy_fastmcp() -> str:
 _API: Final = {
     "openapi": "3.1.0",
     "info": {"title": "films", "version": "1"},
-    "paths": {"/films": {"get": {"operationId": "films", "responses": {"200": {"description": "all films"}}}}},
+    "paths": {"/films": {"delete": {"operationId": "delete_films", "responses": {"204": {"description": "gone"}}}}},
 }
 
 
@@ -310,6 +391,14 @@ ROWS: Final = (
         fastmcp=lacks(FastMCP.tool, "confirm"),
     ),
     Row(
+        name="consent",
+        feature="An option makes all tools that may destroy something ask first",
+        test="tests/interaction/sdk_class/test_consent.py::test_tools_that_may_destroy_run_after_consent_only",
+        roundtrip=consent_ours,
+        sdk=lacks(MCPServer.__init__, "consent"),
+        fastmcp=lacks(FastMCP.__init__, "consent"),
+    ),
+    Row(
         name="approval",
         feature="Another person must approve the call",
         test="tests/interaction/pages/test_approvals.py::test_page_of_the_caller_tells_the_decision_and_its_reason",
@@ -332,6 +421,22 @@ ROWS: Final = (
         roundtrip=task_ours,
         sdk=lacks(MCPServer.tool, "task"),
         fastmcp=task_fastmcp,
+    ),
+    Row(
+        name="task-answer",
+        feature="The answer to a task's question breaks the rules of the form",
+        test="tests/interaction/tasks/test_methods.py::test_invalid_answer_is_asked_again_under_a_fresh_key",
+        roundtrip=task_answer_ours,
+        sdk=lacks(MCPServer.tool, "task"),
+        fastmcp=task_answer_fastmcp,
+    ),
+    Row(
+        name="task-user",
+        feature="Another user answers a task, by its id",
+        test="tests/interaction/tasks/test_methods.py::test_unknown_and_foreign_tasks_get_one_answer",
+        roundtrip=task_user_ours,
+        sdk=lacks(MCPServer.tool, "task"),
+        fastmcp=task_user_fastmcp,
     ),
     Row(
         name="restart",
@@ -366,10 +471,18 @@ ROWS: Final = (
         fastmcp=proxy_fastmcp,
     ),
     Row(
+        name="proxy-consent",
+        feature="The tools of another server ask first",
+        test="tests/interaction/adapters/test_consent.py::test_plain_tool_never_runs_without_consent",
+        roundtrip=consent_to_proxied,
+        sdk=members(mcp.server.mcpserver, "proxy"),
+        fastmcp=lacks(create_proxy, "consent", "confirm"),
+    ),
+    Row(
         name="openapi",
         feature="Make tools of an OpenAPI document",
-        test=None,
-        roundtrip=members(Server, "openapi"),
+        test="tests/interaction/adapters/test_consent.py::test_plain_tool_never_runs_without_consent",
+        roundtrip=openapi_ours,
         sdk=members(MCPServer, "openapi"),
         fastmcp=openapi_fastmcp,
     ),

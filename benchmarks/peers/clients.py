@@ -121,7 +121,7 @@ class Legs:
     """One call to the tool `work` on 2026-07-28, leg by leg, each through a new client."""
 
     def __init__(self, **arguments: Any) -> None:
-        self._arguments = arguments
+        self.arguments = arguments
         self._asked: InputRequiredResult | None = None
         self._last: dict[str, Any] = {}
 
@@ -140,24 +140,29 @@ class Legs:
 
     async def leg(self, server: Any, content: Content | None = None) -> str:
         """Send the next leg with this answer to all questions, and return the result's text, or `asked`."""
-        responses: dict[str, Any] = {}
+        state = self._asked.request_state if self._asked is not None else None
+        self._last = {"input_responses": self._answers(content), "request_state": state}
+        return await self.again(server)
+
+    async def begin_with_answers(self, server: Any, content: Content) -> str:
+        """Send the questions' answers without the token, as if the call began with them."""
+        self._last = {"input_responses": self._answers(content), "request_state": None}
+        return await self.again(server)
+
+    def _answers(self, content: Content | None) -> dict[str, ElicitResult] | None:
+        responses: dict[str, ElicitResult] = {}
         if self._asked is not None and content is not None:
             for key, request in (self._asked.input_requests or {}).items():
                 message = request.params.message if isinstance(request, ElicitRequest) else ""
                 given = content(message) if callable(content) else content
                 responses[key] = ElicitResult(action="accept", content=dict(given))
-        self._last = {"input_responses": responses or None, "request_state": None}
-        if self._asked is not None:
-            self._last["request_state"] = self._asked.request_state
-        return await self.again(server)
+        return responses or None
 
     async def again(self, server: Any) -> str:
         """Send the last leg again."""
         async with connect(server, person=Person()) as client:
             try:
-                result = await client.session.call_tool(
-                    "work", self._arguments, **self._last, allow_input_required=True
-                )
+                result = await client.session.call_tool("work", self.arguments, **self._last, allow_input_required=True)
             except MCPError as error:
                 return f"error: {error}"
         if isinstance(result, InputRequiredResult):

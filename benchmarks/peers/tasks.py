@@ -4,7 +4,7 @@ import asyncio
 import logging
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Container
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -78,28 +78,30 @@ async def begin(client: Client) -> str:
     created = await client.session.call_tool("work", {}, allow_claimed=True, allow_input_required=True)
     if not isinstance(created, ClientCreateTaskResult):
         raise AssertionError(f"expected a task, got {created}")
-    await _until(client, created.task_id, "input_required")
+    await _until(client, created.task_id)
     return created.task_id
 
 
-async def answered(client: Client, task_id: str) -> str:
-    """Answer a task's question, and return the text of its result."""
-    task = await _until(client, task_id, "input_required")
-    answer = {"action": "accept", "content": {"name": "Ada"}}
-    responses = dict.fromkeys(task.input_requests or {}, answer)
+async def answered(client: Client, task_id: str, name: object = "Ada") -> str:
+    """Answer a task's question, and return the text of its result, or `asked` if it asks again."""
+    task = await _until(client, task_id)
+    responses = {key: {"action": "accept", "content": {"name": name}} for key in task.input_requests or {}}
     request = UpdateTaskRequest(params=UpdateTaskRequestParams(task_id=task_id, input_responses=responses))
     await client.session.send_request(request, Result)
-    final = await _until(client, task_id, "completed", "failed", "cancelled")
+    final = await _until(client, task_id, responses)
+    if final.status == "input_required":
+        return "asked"
     return text_of(CallToolResult.model_validate(final.result)) if final.status == "completed" else final.status
 
 
-async def _until(client: Client, task_id: str, *statuses: str) -> ClientGetTaskResult:
-    """Poll until a task has one of these statuses."""
+async def _until(client: Client, task_id: str, answered: Container[str] = ()) -> ClientGetTaskResult:
+    """Poll until a task has ended, or asks something that has not been answered."""
     async with asyncio.timeout(_SECONDS):
         while True:
             request = GetTaskRequest(params=GetTaskRequestParams(task_id=task_id))
             task = await client.session.send_request(request, ClientGetTaskResult)
-            if task.status in statuses:
+            asks = task.status == "input_required" and any(key not in answered for key in task.input_requests or {})
+            if asks or task.status in ("completed", "failed", "cancelled"):
                 return task
             await asyncio.sleep(_POLL_SECONDS)
 
