@@ -4,6 +4,7 @@
 stops at the first failure. Packages come from the package index.
 """
 
+import itertools
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from typing import Final
 from tests.package.building import ROOT, Built, build
 
 VERSIONS: Final = ("3.11", "3.12", "3.13", "3.14")
-EXTRAS: Final = "docket,pages,postgres,redis,testing"
+EXTRAS: Final = "docket,fast,pages,postgres,redis,testing"
 SECONDS: Final = 300
 KEPT: Final = {"HOME", "PATH", "LANG", "LC_ALL", "TMPDIR"}
 
@@ -28,6 +29,7 @@ hint = re.compile(r"pip install '[a-z>=.,<0-9-]+(\\[[a-z]+\\])?")
 reached_by_the_package = {
     "roundtrip.pytest_plugin",
     "roundtrip.docket.dependencies",
+    "roundtrip.serving.fast_connection",
     "roundtrip.testing.snapshots.extension",
 }
 missing, silent = [], []
@@ -120,7 +122,7 @@ def use(environment: Environment, version: str) -> None:
     keys = {
         "ROUNDTRIP_KEY_FILE": "keys",
         "ROUNDTRIP_TRACE": "calls.jsonl",
-        "ROUNDTRIP_TRACE_REVEAL": "arguments,answers",
+        "ROUNDTRIP_TRACE_REVEAL": "all",
     }
     for era in ("retry", "live"):
         call = ["call", "cinema.py", "book", "film=Mirror", "--answers", "answers.json", "--era", era]
@@ -145,17 +147,17 @@ def main(folder: Path | None = None) -> None:
             else Built(next(folder.glob("*.tar.gz")), next(folder.glob("*.whl")))
         )
         version = built.wheel.name.split("-")[1]
-        for number, python in enumerate(pythons()):
+        for python, distribution in itertools.product(pythons(), (built.sdist, built.wheel)):
             began = time.monotonic()
             with TemporaryDirectory() as place:
                 environment = Environment(python, Path(place))
-                # The source distribution on one Python, and the wheel on the others.
-                environment.install(str(built.wheel if number else built.sdist))
+                environment.install(str(distribution))
                 use(environment, version)
-                environment.install(f"mcp-roundtrip[{EXTRAS}] @ {built.wheel.as_uri()}")
+                environment.install(f"mcp-roundtrip[{EXTRAS}] @ {distribution.as_uri()}")
                 use_extras(environment)
                 told = environment.run("python", "--version").strip()
-            print(f"{told}: installed and used in {time.monotonic() - began:.0f} s", flush=True)
+            seconds = time.monotonic() - began
+            print(f"{told}: installed and used {distribution.name} in {seconds:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
