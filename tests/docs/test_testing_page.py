@@ -35,7 +35,7 @@ def test_the_tests_on_the_page_pass(pytester: pytest.Pytester) -> None:
     first.stdout.fnmatch_lines(["*test_booking_looks_the_same*"])
     outcomes = first.parseoutcomes()
     assert outcomes["failed"] == 1, "only the snapshot is missing"
-    # Fifteen networks and a deploy, both eras twice, and the rest once.
+    # Each network and a deploy, and the rest once.
     assert outcomes["passed"] >= 22
     for options in (["--snapshot-update"], []):
         again = run_pytest(pytester, *options, "-k", "looks_the_same").parseoutcomes()
