@@ -15,17 +15,17 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = ROOT / "roundtrip"
 PAGE: Final = ROOT / "docs" / "architecture.md"
 
-_FIRST_ROOM_OF_LAYER: Final = {
-    "roundtrip.revisions": 0,
-    "roundtrip.machine": 1,
-    "roundtrip.tokens": 2,
-    "roundtrip.engine": 3,
-    "roundtrip.tracing": 4,
-    "roundtrip.legs": 5,
-    "roundtrip.visibility": 6,
-    "roundtrip.trace.drawings": 7,
+_LAYERS: Final = {
+    "roundtrip.revisions": "what every package may use",
+    "roundtrip.machine": "a call's states and journal, and questions",
+    "roundtrip.tokens": "tokens, and parameters that functions fill",
+    "roundtrip.engine": "one leg, in either era",
+    "roundtrip.tracing": "ledgers, question pages, transcripts and threads",
+    "roundtrip.legs": "the request around a leg",
+    "roundtrip.visibility": "servers, tools and features",
+    "roundtrip.trace.drawings": "commands, serving and the testing kit",
 }
-"""The entry in pyproject.toml at which each layer on the page begins. A layer ends where the next layer begins."""
+"""The entry in pyproject.toml at which each layer on the page begins, from layer 0 up, and what the layer provides."""
 
 
 def architecture_page() -> str:
@@ -49,15 +49,19 @@ def _layers() -> list[list[str]]:
 
 
 def _layer_rows() -> Iterator[str]:
-    number, rows = 0, list[str]()
-    for layer in _layers():
-        number = next((_FIRST_ROOM_OF_LAYER[name] for name in layer if name in _FIRST_ROOM_OF_LAYER), number)
-        for name in layer:
-            path = name.removeprefix("roundtrip.").replace(".", "/")
-            is_package = (PACKAGE / path).is_dir()
-            source = PACKAGE / path / "__init__.py" if is_package else PACKAGE / f"{path}.py"
-            rows.append(f"| {number} | `{path}{'/' if is_package else '.py'}` | {_first_line(source)} |")
-    yield from ("| layer | where | provides |", "|---|---|---|", *reversed(rows))
+    layers = list[list[str]]()
+    for entry in _layers():
+        if any(name in _LAYERS for name in entry):
+            layers.append([])
+        layers[-1] += [_where(name) for name in entry]
+    yield from ("| layer | provides | where |", "|---|---|---|")
+    for number, (purpose, places) in reversed([*enumerate(zip(_LAYERS.values(), layers, strict=True))]):
+        yield f"| {number} | {purpose} | {', '.join(reversed(places))} |"
+
+
+def _where(name: str) -> str:
+    path = name.removeprefix("roundtrip.").replace(".", "/")
+    return f"`{path}{'/' if (PACKAGE / path).is_dir() else '.py'}`"
 
 
 def _module_rows() -> Iterator[str]:

@@ -18,9 +18,11 @@ import azure.functions as azure
 import httpx2
 import pytest
 import yaml
+from mangum import Mangum
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from roundtrip.serverless import asgi_app
 from roundtrip.testing import Era
 from tests.docs.pages import ROOT, blocks
 from tests.interaction.serverless.platform import LambdaTransport, rest_event
@@ -35,14 +37,13 @@ FILES: Final = {
     "cinema.py",
     "function.py",
     "template.yaml",
-    "through_mangum.py",
     "Dockerfile",
     "api/index.py",
     "vercel.json",
     "function_app.py",
     "host.json",
 }
-MODULES: Final = ("cinema", "function", "through_mangum", "index", "function_app")
+MODULES: Final = ("cinema", "function", "index", "function_app")
 
 
 @pytest.fixture
@@ -95,10 +96,11 @@ async def test_lambda_serves_its_handler(project: Path, era: Era) -> None:
 
 async def test_mangum_serves_a_rest_api(project: Path, era: Era) -> None:
     del project
+    assert 'Mangum(asgi_app(server), lifespan="off")' in PAGE.read_text(encoding="utf-8")
 
     def handler(event: Any, context: Any) -> Any:
-        # Imported where the event loop of Lambda's thread is.
-        return import_module("through_mangum").handler(event, context)
+        # Mangum wraps the server where the event loop of Lambda's thread is.
+        return Mangum(asgi_app(import_module("cinema").server), lifespan="off")(event, context)
 
     await book("https://id.execute-api.us-east-1.amazonaws.com/mcp", era, LambdaTransport(handler, rest_event))
 
