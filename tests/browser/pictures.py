@@ -20,6 +20,7 @@ from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
+from tests.browser.apps.shown import AppHost, AppShop, hosts
 from tests.browser.chromium import chromium
 from tests.browser.orders import record_order
 from tests.browser.pages.connected import connected_shop
@@ -51,6 +52,7 @@ def main() -> None:
         _photograph(call, folder / "call.html", IMAGES / "trace-page.png")
         _draw_terminal(call, transcript, IMAGES / "trace-show.svg")
     _photograph_questions()
+    _photograph_app()
     _photograph_inbox()
     _photograph_playground()
     _photograph_readme()
@@ -82,6 +84,17 @@ def _photograph_questions() -> None:
         tab.screenshot(path=IMAGES / "question-page-confirmation.png", full_page=True)
 
 
+def _photograph_app() -> None:
+    """Draw a question in the conversation."""
+    shop = AppShop()
+    shop.ask({"delete": confirmation('Delete "a.txt"?\n\npath: "a.txt"')})
+    with hosts() as base, chromium() as browser:
+        tab = browser.new_page(viewport={"width": 640, "height": 300}, color_scheme="light")
+        view = AppHost(tab, base, shop).mount(result=shop.result())
+        view.get_by_role("button", name="Yes").wait_for()
+        tab.screenshot(path=IMAGES / "app.png", full_page=True)
+
+
 def _photograph_inbox() -> None:
     """Draw an approval in the inbox."""
     with connected_shop() as desk, chromium() as browser:
@@ -95,7 +108,7 @@ def _photograph_inbox() -> None:
 
 
 def _photograph_playground() -> None:
-    """Draw the playground of a new project: with a question, and on a phone, in dark, with the result."""
+    """Draw the playground of a new project, with a question."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         new = [sys.executable, "-m", "roundtrip", "new", "cinema", "--here"]
@@ -104,15 +117,7 @@ def _photograph_playground() -> None:
             tab = _second_question(browser, played.url, height=720)
             tab.locator("article.open").get_by_label("back").check()
             tab.screenshot(path=IMAGES / "playground.png")
-            tab.get_by_role("button", name="Answer").click()
-            tab.get_by_text("Booked 2 seats").first.wait_for()
-            phone = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
-            phone.goto(played.url)
-            phone.locator("#play").scroll_into_view_if_needed()
-            phone.evaluate("document.getElementById('conversation').scrollIntoView()")
-            phone.screenshot(path=IMAGES / "playground-phone.png")
             tab.goto("about:blank")
-            phone.goto("about:blank")
             played.end()
 
 
@@ -141,7 +146,7 @@ def _photograph_readme() -> None:
 
 
 def _photograph_operating() -> None:
-    """Draw the pages of operators: the calls of a fleet, a call that waits, and a fork, on a phone."""
+    """Draw the pages of operators: the calls of a fleet, and a call that waits."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         os.environ |= {workshops.FOLDER: name, "ROUNDTRIP_TRACE_REVEAL": "all", "ROUNDTRIP_TRACE": f"{name}/traces/"}
@@ -158,14 +163,6 @@ def _photograph_operating() -> None:
             tab.goto(f"{served.url}call?id={asks.partition('.')[0]}")
             tab.locator("#stored-questions input").fill("3")
             tab.screenshot(path=IMAGES / "ui-call.png")
-            tab.get_by_role("textbox", name="a", exact=True).last.fill("5")
-            tab.get_by_role("button", name="Fork", exact=True).click()
-            tab.get_by_text("5 (yours)").wait_for()
-            tab.set_viewport_size({"width": 720, "height": 900})
-            tab.locator("#fork").screenshot(path=IMAGES / "ui-fork.png")
-            phone = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
-            phone.goto(f"{served.url}fleet")
-            phone.screenshot(path=IMAGES / "ui-phone.png")
             served.end()
 
 
