@@ -47,7 +47,9 @@ class Place:
     """Begins the history, once the tables are there."""
     history: Callable[[], list[Stored]]
     left: Callable[[set[str]], list[str]]
-    """Returns what is left behind in the store besides the ended tasks of these calls."""
+    """Returns what is left behind in the store besides the ended tasks of these calls. These keep the names of their last
+    steps for as long as they are known.
+    """
 
 
 @contextmanager
@@ -94,7 +96,6 @@ def _sqlite_history(file: Path) -> list[Stored]:
 
 
 def _left_in_sqlite(file: Path) -> list[str]:
-    # A task that has ended keeps the names of its last steps for as long as it is known.
     tables = ("task_notes WHERE call_id NOT IN (SELECT call_id FROM tasks)", "task_labels", "entries", "notes")
     with closing(sqlite3.connect(file)) as db:
         counts = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables}
@@ -118,7 +119,8 @@ def _redis_history(redis: RedisServer) -> Iterator[Stored]:
 def _left_in_redis(redis: RedisServer, calls: set[str]) -> list[str]:
     base = "chaos:{tasks}"
     expected = {f"{base}:due", f"{base}:calls", f"{base}:s:completed", *(f"{base}:t:{call}" for call in calls)}
-    return sorted(set(redis.command("keys", "*").splitlines()) ^ expected)
+    steps = {f"{base}:n:{call}" for call in calls}
+    return sorted((set(redis.command("keys", "*").splitlines()) - steps) ^ expected)
 
 
 def _begin_postgres(postgres: PostgresServer) -> None:
