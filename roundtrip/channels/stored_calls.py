@@ -35,7 +35,7 @@ from roundtrip.errors import AnsweredOtherwise
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.ledger.lease import lease_seconds
 from roundtrip.legs.asking import AskingContext
-from roundtrip.legs.boundary import Request
+from roundtrip.legs.boundary import Request, RequestBoundary
 from roundtrip.legs.extensions import LegExtension, LegPart, OpenLeg
 from roundtrip.legs.requests import RequestRecord
 from roundtrip.limited_logs import LOG
@@ -184,8 +184,10 @@ class StoredCalls(LegExtension):
         if stored.site is not None:
             stored.site.serve_on(server)
         if stored._messages is not None:
-            # Outside all other middlewares but the SDK's own, so that it sees the results as the client does.
-            host.low_level.middleware.insert(1, stored._messages)
+            # Outside the author's middlewares, so that it sees the results as the client does.
+            middleware = host.low_level.middleware
+            place = next(i for i, entry in enumerate(middleware) if isinstance(entry, RequestBoundary))
+            middleware.insert(place, stored._messages)
         if not channels.continues:
             return stored
 

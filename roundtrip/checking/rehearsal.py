@@ -170,8 +170,6 @@ _END_BY_EVENT: Final = {
 class _BodyStop(LegPart):
     """A leg part that ends the leg before its body."""
 
-    replaces_body = True
-
     def __init__(self, rehearsed: RehearsedLeg, function: AskingFunction, *, outermost: bool) -> None:
         self._stop = partial(rehearsed.stop, function, outermost=outermost)
 

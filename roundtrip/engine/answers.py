@@ -468,14 +468,14 @@ def _check_restorable(node: Node, marker: Marker) -> None:
         )
 
 
-def _is_asking(node: Node, kind: type[Any]) -> bool:
-    """Return True if a node's annotation names this kind of question."""
-    return isinstance(node.asked, type) and issubclass(node.asked, kind)
+def _is_asking(node: Node, *kinds: type[Any]) -> bool:
+    """Return True if a node's annotation names one of these kinds of questions."""
+    return isinstance(node.asked, type) and issubclass(node.asked, kinds)
 
 
 def _form_asked_by(node: Node) -> Form | None:
     """Return the form of the question in a node's annotation; None if that question has no form."""
-    if node.asked is None or any(_is_asking(node, kind) for kind in (SdkListRoots, SdkSample, ExternalMarker)):
+    if node.asked is None or node.asks_page or _is_asking(node, SdkListRoots, SdkSample, ExternalMarker):
         return None
     return form_of(node.asked)
 

@@ -48,7 +48,7 @@ def verdict_on(raised: BaseException) -> BaseException:
         return crashes[0]
     if crashes:
         return BaseExceptionGroup(str(raised), crashes) if endings else raised
-    return min(endings, key=lambda leaf: _ENDINGS.index(type(leaf)))
+    return next(leaf for kind in _ENDINGS for leaf in endings if isinstance(leaf, kind))
 
 
 def _leaves(raised: BaseException) -> Iterator[BaseException]:

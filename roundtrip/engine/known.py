@@ -71,6 +71,8 @@ class KnownAnswers:
             return False
         found = False
         for waiting in [waiting for waiting in pending.values() if waiting.reason in _UNANSWERED]:
+            if waiting.key not in plan.names:
+                continue  # a question of the body
             node = plan.nodes[plan.names[waiting.key]]
             rivals = [rival for rival in plan.nodes if rival.bare_key == node.bare_key and rival is not node]
             if any(

@@ -26,11 +26,9 @@ class LegPart:
     """One feature's part in one leg. A feature overrides the methods and attributes that it needs."""
 
     needs_engine = False
-    """False if the body may run without the engine."""
+    """False if the body may run without the engine, and `complete` need not be called."""
     may_store = False
     """True if the leg may end with a stored call."""
-    replaces_body = False
-    """True if another function may run instead of the body."""
     opens = False
     """True if `open` and `finish` must be called."""
 

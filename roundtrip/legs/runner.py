@@ -29,7 +29,7 @@ from roundtrip.engine.leg import (
 )
 from roundtrip.engine.silent_body import Execute, serve_silent_body
 from roundtrip.errors import CallOutlived, ChannelMissing, RoundtripError, ToolTimedOut
-from roundtrip.legs.extensions import LegNotes, OpenLeg
+from roundtrip.legs.extensions import LegNotes, LegPart, OpenLeg
 from roundtrip.legs.functions import AskingFunction, LegFeature
 from roundtrip.legs.parts import Parts
 from roundtrip.legs.requests import Incoming, RequestClient, client_name, offer, take_back
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from roundtrip.engine.teardown import TeardownStack
     from roundtrip.legs import asking, leg_facts
     from roundtrip.legs.asking import AskingContext
-    from roundtrip.legs.extensions import CountGuessOfLeg, LegExtension, LegPart, LifespanWorker
+    from roundtrip.legs.extensions import CountGuessOfLeg, LegExtension, LifespanWorker
     from roundtrip.machine.facts import Watch
     from roundtrip.questions.markers import Marker
     from roundtrip.resolvers.node_outcomes import Reused
@@ -472,8 +472,8 @@ class ServedLeg(OpenLeg):
 
     def plain_body(self) -> PlainBody | None:
         """Return the body if it may run directly after plain resolvers; otherwise None."""
-        is_elsewhere = self.hands_over or self.stored is not None or any(part.replaces_body for part in self.leg_parts)
-        if not self.function.planned.plan.nodes or is_elsewhere:
+        is_wrapped = any(type(part).around is not LegPart.around for part in self.leg_parts)
+        if not self.function.planned.plan.nodes or is_wrapped or self.hands_over or self.stored is not None:
             return None
         return self.function.plain_body(self.arguments)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -20,12 +20,16 @@ from roundtrip.errors import CallHasEnded, CallTakenOver, LedgerUnavailable, Out
 from roundtrip.ledger.contract import ClaimAnswer, ClaimStatus, Ledger, LedgerDown, Reach
 from roundtrip.ledger.lease import Lease, holder_name, lease_seconds
 from roundtrip.machine.journal import Journal
+from roundtrip.once.entries import account_of, retention_seconds
 from roundtrip.system import SYSTEM, System
 from roundtrip.threads.loops import run_later
 from roundtrip.tokens.protection import Protection
 from roundtrip.tokens.token import Sealer, open_text, seal_text
 from roundtrip.tools.failures import Crashed, tool_failure
 from roundtrip.tools.options import OnUnknown
+
+if TYPE_CHECKING:
+    from roundtrip.legs.extensions import OpenLeg
 
 logger = logging.getLogger("roundtrip")
 
@@ -175,12 +179,13 @@ class LedgerClaim(Lease):
         name = f"{self._terms}/{hashlib.blake2b(named, digest_size=_NAME_BYTES).hexdigest()}"
         text = self._seal(json.dumps([noted.revision, noted.key, noted.value]), name)
         self._note_names.add(name)
-        self._remaining_chars -= len(name) + len(text)
-        if self._remaining_chars < 0:
+        chars = len(name) + len(text)
+        if chars > self._remaining_chars:
             logger.warning(
                 "%s could not save a computed value: the call's saved values have reached the size limit", self.owner
             )
             return
+        self._remaining_chars -= chars
         await self._write(
             "save a computed value",
             lambda: self.ledger.note(self.key, name, text, holder=self._holder, epoch=self._epoch),
@@ -448,3 +453,12 @@ def result_from(stored: Mapping[str, Any]) -> CallToolResult:
     if "failed" in stored:
         raise ToolError(stored["failed"])
     raise Crashed(stored["crashed"])
+
+
+def claim_on(call_id: str, leg: "OpenLeg", on_unknown: OnUnknown) -> LedgerClaim:
+    """Return a leg's claim on a call."""
+    parts = leg.parts
+    keep = retention_seconds(leg)
+    claim = LedgerClaim(parts.effects.ledger, call_id, leg.function.name, keep, on_unknown, system=parts.system)
+    claim.protect(parts.protection, account_of(leg))
+    return claim

@@ -109,7 +109,8 @@ class _OncePart(LegPart):
             ports.begin_unclaimed = self._begin_unclaimed()
             ports.needs_token = ports.begin_unclaimed is None
         elif not hands_over:
-            ports.claim = ports.recorded_claim = self._claim()
+            claim = exactly_once.claim_on(self._open_leg.call.id, self._open_leg, self._policy.on_unknown)
+            ports.claim = ports.recorded_claim = claim
 
     def _reject_token(self) -> Never:
         """Reject a token of a build that has claimed the call's intent. This build does not know the intent, so both
@@ -118,19 +119,6 @@ class _OncePart(LegPart):
         if self._open_leg.record is not None:
             self._open_leg.record.reason = RejectionReason.OTHER_VERSION
         raise token_rejection()
-
-    def _claim(self) -> exactly_once.LedgerClaim:
-        open_leg, parts = self._open_leg, self._open_leg.parts
-        claim = exactly_once.LedgerClaim(
-            parts.effects.ledger,
-            open_leg.call.id,
-            open_leg.function.name,
-            retention_seconds(open_leg),
-            self._policy.on_unknown,
-            system=parts.system,
-        )
-        claim.protect(parts.protection, account_of(open_leg))
-        return claim
 
     def _begin_unclaimed(self) -> Callable[[], None] | None:
         """Return a function that logs that the body began without a token.

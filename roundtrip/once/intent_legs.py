@@ -18,7 +18,7 @@ from roundtrip.machine.facts import IntentFound
 from roundtrip.machine.journal import Chain, Computed, Journal, from_text
 from roundtrip.machine.pins import Pinner
 from roundtrip.once.entries import account_of, log_uncovered, retention_seconds
-from roundtrip.once.exactly_once import LedgerClaim
+from roundtrip.once.exactly_once import LedgerClaim, claim_on
 from roundtrip.once.intent_memory import Adopted, IntentMemory
 from roundtrip.once.intents import IntentClaim, IntentEnd
 from roundtrip.tools.promises import TaskMode
@@ -182,7 +182,7 @@ class IntentPart(LegPart):
 
     def _former(self, call_id: str) -> LedgerClaim:
         """Return the claim on a call. A build without intents may continue this call at the same time."""
-        leg, parts = self._leg, self._leg.parts
+        leg = self._leg
         if leg.function.owner not in _NAMED:
             _NAMED.add(leg.function.owner)
             logger.warning(
@@ -190,12 +190,7 @@ class IntentPart(LegPart):
                 "calls may still repeat what a call has done",
                 leg.function.owner,
             )
-        claim = LedgerClaim(
-            parts.effects.ledger, call_id, leg.function.name, retention_seconds(leg), self._policy.on_unknown
-        )
-        claim.system = parts.system
-        claim.protect(parts.protection, account_of(leg))
-        return claim
+        return claim_on(call_id, leg, self._policy.on_unknown)
 
     def _renewed(self, journal: Journal, is_over: bool) -> Journal:
         """Give a journal a new call if its own is over, or too old. Answers belong to their call."""

@@ -47,8 +47,8 @@ class Place:
     """Begins the history, once the tables are there."""
     history: Callable[[], list[Stored]]
     left: Callable[[set[str]], list[str]]
-    """Returns what is left behind in the store besides the ended tasks of these calls. These keep the names of their last
-    steps for as long as they are known.
+    """Returns what is left behind in the store besides the ended tasks of these calls, with the names of their last
+    steps.
     """
 
 

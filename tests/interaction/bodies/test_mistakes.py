@@ -14,6 +14,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from pydantic import BaseModel, Field
 
 from roundtrip import Context, Elicit, Event, ListRoots, Resolve, Sample, Server
+from roundtrip.errors import QuestionDeclined
 from roundtrip.testing import DECLINE, Era, LegByLeg, Steps, User
 from tests.interaction.bodies.shops import LEFT, shop
 from tests.kit.hosts import WAIT
@@ -51,6 +52,18 @@ async def test_a_suspension_swallowed_in_a_group_is_an_error_too() -> None:
 
     result = await LegByLeg([shop(body)]).leg("order")
     assert "caught the exception with which 'left'" in text_of(result)
+
+
+async def test_declines_of_an_author_s_class_in_a_group_decline_the_call() -> None:
+    class Refusal(QuestionDeclined):
+        """A decline that the author tells apart."""
+
+    async def body(ctx: Context[Any, Any]) -> int:
+        raise ExceptionGroup("both", [Refusal("left", "decline"), QuestionDeclined("right", "decline")])
+
+    trace = Steps()
+    await LegByLeg([shop(body, trace=trace)]).leg("order")
+    assert trace.events[-1] is Event.DECLINE
 
 
 _MISFITS: list[tuple[Callable[[Any], Awaitable[Any]], str]] = [

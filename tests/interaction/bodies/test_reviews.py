@@ -4,12 +4,13 @@ import re
 from collections import Counter
 from typing import Annotated, Any
 
+import anyio
 import pytest
 from pydantic import BaseModel, Field
 
-from roundtrip import Context, Elicit, Event, Resolve, State
+from roundtrip import Context, Elicit, ElicitUrl, Event, Resolve, State
 from roundtrip.client.legs import ERAS
-from roundtrip.testing import DECLINE, Answers, AskedQuestion, Era, Restart, Steps, User
+from roundtrip.testing import ACCEPT, DECLINE, Answers, AskedQuestion, Era, Restart, Steps, User
 from roundtrip.testing.scripts import UserAction
 from tests.interaction.bodies.shops import shop
 
@@ -263,3 +264,40 @@ async def test_once_answer_can_be_reviewed(era: Era) -> None:
     call = await User(shop(body), answers, era=era).call("order")
     assert call.text == "3, bare"
     assert call.asked == ["How many?", "Wrap 2?", "Is this right?", "Wrap 3?"]
+
+
+async def paid_on_a_page() -> ElicitUrl[str]:
+    return ElicitUrl("Pay", "https://pay.example/", done=lambda: "receipt 7")
+
+
+async def test_page_cannot_be_reviewed(era: Era) -> None:
+    async def body(paid: Annotated[str, Resolve(paid_on_a_page, remember=True)], ctx: Context[Any, Any]) -> str:
+        await ctx.review("check", "Is this right?", of=["paid_on_a_page"])
+        return "never"
+
+    call = await User(shop(body), {"paid_on_a_page": ACCEPT}, era=era).call("order")
+    assert "ctx.review('check') cannot show 'paid_on_a_page'" in call.text
+
+
+async def test_review_reopens_a_resolver_beside_another_question() -> None:
+    async def body(
+        ctx: Context[Any, Any],
+        city: Annotated[City, Resolve(where, name="city")],
+        hotel: Annotated[Hotel, Resolve(which_hotel, name="hotel")],
+    ) -> str:
+        async def ask_more() -> None:
+            await ctx.ask("extra", "Anything else?", str)
+
+        async with anyio.create_task_group() as tasks:
+            if ctx.call.leg < 4:
+                await ctx.review("check", "Is this right?", of=["city"])
+            tasks.start_soon(ask_more)
+            await ctx.review("check", "Is this right?", of=["city"])
+        return f"{city.city}, {hotel.hotel}"
+
+    answers: Answers = {
+        **{"city": {"city": "Rome"}, "hotel": {"hotel": "Roma"}, "extra": "no"},
+        "check": {"city.city": "Paris"},
+    }
+    call = await User(shop(body), answers, era=Era.RETRY).call("order")
+    assert call.text == "Paris, Roma"

@@ -267,6 +267,24 @@ async def test_notes_of_a_call_stay_bounded_however_often_it_repeats(
     assert 0 < sum(len(name) + len(value) for name, value in kept.notes.items()) <= 1000
 
 
+async def test_value_over_the_limit_keeps_no_other_value_out(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(exactly_once, "MAX_NOTED_CHARS", 1000)
+
+    async def order(name: Annotated[str, Resolve(named)], ctx: Context[Any, Any]) -> str:
+        for step, chars in (("small", 1), ("large", 1001), ("charge", 1)):
+            await ctx.step(step, lambda chars=chars: "q" * chars)
+        return str(await ctx.ask("agreed", "Sure?", bool))
+
+    legs = await begun(shop, order)
+    await legs.leg("order", answers={"named": "Ada"}, state=legs.token)
+    call = next(iter(cast("Any", shop.ledger)._entries))
+    kept = await shop.ledger.claim(call, "", holder="test", lease=1, keep=1)
+    assert len(kept.notes) == 2
+    assert "the call's saved values have reached the size limit" in caplog.text
+
+
 async def named() -> Elicit[str]:
     return Elicit("Who are you?", str)
 

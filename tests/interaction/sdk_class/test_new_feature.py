@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from roundtrip import Server
+from roundtrip import Depends, Server
 from roundtrip.engine.leg import Leg
 from roundtrip.engine.silent_body import Execute
 from roundtrip.legs.extensions import LegExtension, LegPart, OpenLeg
@@ -13,6 +13,7 @@ from roundtrip.legs.parts import Parts
 from roundtrip.server import attach
 from roundtrip.testing import Era, User
 from roundtrip.tracing import Beginning, TokenRejection
+from tests.kit.players import connect, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -76,14 +77,19 @@ class Facts:
         raise AssertionError(rejection)
 
 
-@pytest.mark.parametrize("era", [Era.RETRY, Era.LIVE])
-async def test_feature_joins_legs_by_an_option_a_port_and_a_fact(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
-    feature, facts, listed = NumberedBodies({"print"}), Facts(), attach.extensions_of
+def plug_in(feature: LegExtension, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = attach.extensions_of
 
     def with_feature(parts: Parts, **more: Any) -> tuple[LegExtension, ...]:
         return (*listed(parts, **more), feature)
 
     monkeypatch.setattr(attach, "extensions_of", with_feature)
+
+
+@pytest.mark.parametrize("era", [Era.RETRY, Era.LIVE])
+async def test_feature_joins_legs_by_an_option_a_port_and_a_fact(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
+    feature, facts = NumberedBodies({"print"}), Facts()
+    plug_in(feature, monkeypatch)
     server = Server("press", trace=facts)
 
     @server.tool(name="print")
@@ -102,3 +108,24 @@ async def test_feature_joins_legs_by_an_option_a_port_and_a_fact(era: Era, monke
     assert facts.numbers == [1, 2]
     legs = [1, 2] if era is Era.RETRY else [1]
     assert facts.legs == [("print", leg) for _ in range(2) for leg in legs] + [("read", 1)]
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_feature_wraps_bodies_of_every_kind_without_a_tracer(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    feature = NumberedBodies({"print"})
+    plug_in(feature, monkeypatch)
+    server = Server("press", trace=False)
+
+    def paper() -> str:
+        return "A4"
+
+    def print_it(on: str = Depends(paper)) -> str:
+        return f"printed on {on}"
+
+    async def print_async(on: str = Depends(paper)) -> str:
+        return f"printed on {on}"
+
+    server.add_tool(print_it if kind == "plain" else print_async, name="print")
+    async with connect(server, Era.LIVE) as client:
+        assert text_of(await client.call_tool("print", {})) == "printed on A4"
+    assert feature.count == 1
