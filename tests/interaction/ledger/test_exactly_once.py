@@ -274,7 +274,7 @@ async def test_value_over_the_limit_keeps_no_other_value_out(
 
     async def order(name: Annotated[str, Resolve(named)], ctx: Context[Any, Any]) -> str:
         for step, chars in (("small", 1), ("large", 1001), ("charge", 1)):
-            await ctx.step(step, lambda chars=chars: "q" * chars)
+            await ctx.step(step, str.ljust, "q", chars)
         return str(await ctx.ask("agreed", "Sure?", bool))
 
     legs = await begun(shop, order)
