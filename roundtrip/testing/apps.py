@@ -14,7 +14,7 @@ import anyio
 from mcp.client.session import ClientSession
 from mcp_types import CallToolResult, ElicitRequest, InputResponse
 
-from roundtrip.channels.apps.app_calls import APP_META
+from roundtrip.channels.apps.app_messages import APP_META
 from roundtrip.channels.server_channels import APP_MIME_TYPE
 from roundtrip.client.legs import LegRequest, LegResult
 from roundtrip.pages.forms import OpenQuestions, form_of_questions

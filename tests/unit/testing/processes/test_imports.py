@@ -47,8 +47,8 @@ async def test_that_the_rest_works():
     assert (await User(server, {"seat": "back"}).call("book", film="Solaris")).legs == 2
 """,
     )
-    # That is how an import finds that there is none.
-    pytester.makeconftest("import sys\nsys.modules['syrupy'] = None")
+    # That is how an import finds that there is none. jinja2 belongs to question pages.
+    pytester.makeconftest("import sys\nsys.modules['syrupy'] = sys.modules['jinja2'] = None")
     # In a process of its own, as in this one all that could miss it is imported already.
     result = pytester.runpytest_subprocess(*QUIET, "-p", "no:syrupy")
     result.assert_outcomes(passed=1, errors=1)
