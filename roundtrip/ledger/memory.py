@@ -89,7 +89,7 @@ class MemoryLedger(EntryLedger):
     """Implement `Ledger.reach`."""
 
     def __init__(self, *, max_bytes: int = _MAX_LEDGER_BYTES, system: System = SYSTEM) -> None:
-        self._clock = system.monotonic
+        self._clock = system.time
         self._room = _MemoryRoom(max_bytes, kind="calls that clients may still repeat", age="max_age")
         # One server may run on several event loops, each in its own thread.
         self._lock = threading.Lock()

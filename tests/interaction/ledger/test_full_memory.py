@@ -76,7 +76,7 @@ async def test_many_greedy_callers_leave_room_for_another() -> None:
 
 async def test_full_ledger_starts_nothing_and_still_reports_results() -> None:
     clock = Clock()
-    shop = Shop(MemoryLedger(max_bytes=ROOM, system=System(monotonic=clock)))
+    shop = Shop(MemoryLedger(max_bytes=ROOM, system=System(time=clock)))
     legs = await asked_to_buy(shop)
     bought = text_of(await legs.leg("buy", TEA, answers=YES, state=legs.token))
     await take_all(shop.ledger)
@@ -94,7 +94,7 @@ async def test_full_ledger_starts_nothing_and_still_reports_results() -> None:
 
 async def test_notes_and_releases_count_while_they_exist() -> None:
     clock = Clock()
-    ledger = EpochKeeper(MemoryLedger(max_bytes=ROOM, system=System(monotonic=clock)))
+    ledger = EpochKeeper(MemoryLedger(max_bytes=ROOM, system=System(time=clock)))
     times: Any = {"lease": 10.0, "keep": 60.0}
     for _ in range(100):
         await ledger.claim("call", "a", holder="one", **times)

@@ -66,7 +66,7 @@ async def test_cancelled_leg_releases_a_claim_that_is_granted_later(at_once: boo
 async def test_body_does_not_begin_after_another_leg_ran_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process was stopped between its claim and its body, for longer than the lease."""
     clock = Clock()
-    ledger = MemoryLedger(system=System(monotonic=clock))
+    ledger = MemoryLedger(system=System(time=clock))
     stopped, other = (LedgerClaim(ledger, "call", "pay", 3600.0, "rerun") for _ in range(2))
     await stopped.begin("", at_once=True, remember=lambda: Journal("call", 0, 0, 0, 1, 0))
     clock.advance(LEASE_SECONDS + 1)
@@ -95,7 +95,7 @@ class SlowRenewals(MemoryLedger):
 
 async def test_renewal_with_the_epoch_of_an_earlier_claim_does_not_end_the_leg() -> None:
     clock = Clock()
-    ledger = SlowRenewals(System(monotonic=clock))
+    ledger = SlowRenewals(System(time=clock))
     claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
     await claim.begin("the answers", at_once=False, remember=journal)
     clock.advance(LEASE_SECONDS + 1)
@@ -112,7 +112,7 @@ async def test_renewal_with_the_epoch_of_an_earlier_claim_does_not_end_the_leg()
 
 async def test_body_that_was_stopped_in_the_middle_does_not_begin_again() -> None:
     clock = Clock()
-    ledger = MemoryLedger(system=System(monotonic=clock))
+    ledger = MemoryLedger(system=System(time=clock))
     claim = LedgerClaim(ledger, "call", "pay", keep=3600.0)
     await claim.begin("the answers", at_once=False, remember=journal)
 
@@ -240,7 +240,7 @@ class Silent(MemoryLedger):
 
     def __init__(self) -> None:
         self.clock = Clock()
-        super().__init__(system=System(monotonic=self.clock))
+        super().__init__(system=System(time=self.clock))
 
     async def renew(self, key: str, *, holder: str, epoch: int, lease: float) -> bool:
         raise LedgerDown("nothing is heard of it")

@@ -27,7 +27,7 @@ class Rollout:
     """Call of a tool with two questions; a test names the build of each leg."""
 
     def __init__(self, clock: Clock) -> None:
-        ledger = MemoryLedger(system=System(monotonic=clock))
+        ledger = MemoryLedger(system=System(time=clock))
         self.ran: list[str] = []
         self._legs: dict[str, LegByLeg] = {}
         for name, limits in (("long", LONG), ("short", SHORT)):

@@ -32,7 +32,7 @@ class Failing(MemoryLedger):
     """Ledger whose chosen methods fail for now."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        super().__init__(system=System(monotonic=clock) if clock is not None else SYSTEM)
+        super().__init__(system=System(time=clock) if clock is not None else SYSTEM)
         self.down: set[str] = set()
         self.asked = Counter[str]()
         self.heard = False

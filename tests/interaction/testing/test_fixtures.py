@@ -51,6 +51,19 @@ async def test_clock_reaches_servers_made_before_it(clock: Clock) -> None:
         await answered_after(601)
 
 
+async def test_clock_reaches_what_a_ledger_in_memory_keeps(clock: Clock) -> None:
+    server, paid = Server[Any]("shop", keys=[b"k" * 32]), list[str]()
+
+    @server.tool(once_per="{order}", scope="service")
+    async def pay(order: str) -> None:
+        paid.append(order)
+
+    for seconds in (0, 86_000, 86_401):
+        clock.advance(seconds)
+        await User(server).call("pay", order="A17")
+    assert paid == ["A17", "A17"]
+
+
 def test_the_clock_is_put_back() -> None:
     with Clock().set() as clock:
         clock.advance(-86400)
