@@ -272,7 +272,7 @@ def _check_names(options: InstallOptions) -> None:
         TypeError: An option does not exist.
     """
     for name in options.keys() - InstallOptions.__annotations__:
-        raise unknown_option("install() has", name, [*InstallOptions.__annotations__])
+        raise unknown_option("install()", name, [*InstallOptions.__annotations__])
 
 
 def installation_in(low_level: LowLevelServer[Any]) -> Installation[Any] | None:

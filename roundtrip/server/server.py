@@ -208,7 +208,7 @@ class Server(PromptsAndResources[LifespanResultT]):
     ) -> None:
         for option in options.keys() - ServerOptions.__annotations__:
             known = {*inspect.signature(Server).parameters, *ServerOptions.__annotations__} - {"options"}
-            raise unknown_option("Server() has", option, [*known])
+            raise unknown_option("Server()", option, [*known])
         sdk: dict[str, Any] = {
             name: given for name, given in options.items() if name not in StoringOptions.__annotations__
         }

@@ -258,7 +258,7 @@ def spec_from(given: Mapping[str, Any]) -> ToolSpec:
         if name in _REMOVED:
             raise TypeError(f"tools have no option {name!r} anymore; docs/stability.md says what to use instead")
         if name not in ToolSpec.__annotations__:
-            raise unknown_option("tools have", name, [*ToolSpec.__annotations__])
+            raise unknown_option("tool()", name, [*ToolSpec.__annotations__])
     return cast("ToolSpec", {name: value for name, value in given.items() if value is not None})
 
 
@@ -266,7 +266,7 @@ def unknown_option(owner: str, name: str, known: Sequence[str]) -> TypeError:
     """Return the error for an option that does not exist. Its message suggests the option that was probably meant.
 
     Args:
-        owner: Start of the message: the subject and its verb, for example "tools have".
+        owner: The function that got the option.
         name: The option's name.
         known: The options that exist.
     """
@@ -275,7 +275,7 @@ def unknown_option(owner: str, name: str, known: Sequence[str]) -> TypeError:
     # In 0.2.0, `channels=` was called `ladder=`, whose closest match would be `ledger=`.
     near = get_close_matches("channels" if name == "ladder" else name.replace("-", "_").lower(), known, n=1)
     meant = f"did you mean {near[0]}=?" if near else f"there are {', '.join(sorted(known))}"
-    return TypeError(f"{owner} no option {name!r}; {meant}")
+    return TypeError(f"{owner} got an unexpected keyword argument {name!r}; {meant}")
 
 
 def spec_of(fn: Any) -> ToolSpec:

@@ -217,10 +217,10 @@ def test_misspelled_option_of_a_tool_is_suggested() -> None:
         lambda: tool(**options)(book),
     ]
     for option, said in {
-        "exactlyonce": "tools have no option 'exactlyonce'; did you mean exactly_once=?",
+        "exactlyonce": "tool() got an unexpected keyword argument 'exactlyonce'; did you mean exactly_once=?",
         "exactly-once": "did you mean exactly_once=?",
         "time_out": "did you mean timeout=?",
-        "zzz": "tools have no option 'zzz'; there are annotations, confirm,",
+        "zzz": "tool() got an unexpected keyword argument 'zzz'; there are annotations, confirm,",
     }.items():
         options.clear()
         options[option] = True
