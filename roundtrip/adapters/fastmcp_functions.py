@@ -28,7 +28,7 @@ from roundtrip.adapters import fastmcp_names
 from roundtrip.adapters.installation import Installation, InstalledServing, installation_in, serving_now
 from roundtrip.adapters.marked import misused_context
 from roundtrip.engine.leg import PlainBody
-from roundtrip.errors import InvalidSignature, RoundtripError
+from roundtrip.errors import CannotAsk, InvalidSignature, RoundtripError
 from roundtrip.legs.boundary import Request
 from roundtrip.legs.functions import AskingFunction, Kind, Planned, read_signature
 from roundtrip.legs.requests import REQUEST, Incoming, asking_request, holding
@@ -38,7 +38,7 @@ from roundtrip.resolvers.threads import Threads
 from roundtrip.server.attach import answers_for_author, wrap
 from roundtrip.stored.desk import ClientCall
 from roundtrip.tools.content import Embeddable, ToolResult, as_block
-from roundtrip.tools.failures import told_by, tool_failure
+from roundtrip.tools.failures import cannot_ask, told_by, tool_failure
 from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.promises import OncePolicy
 from roundtrip.tools.registered import ToolDefaults, asking_function, dependencies_of
@@ -240,6 +240,9 @@ class FastMcpFunction(AskingFunction):
         async def run() -> ServedEnd:
             try:
                 return await legs.run(self, arguments, incoming, is_traced=self not in desk.untraced)
+            except CannotAsk as error:
+                # The desk adds to this error why a page cannot ask either.
+                raise cannot_ask(error) from error
             except MCPError as error:
                 raised.append(error)
                 raise
@@ -259,6 +262,8 @@ class FastMcpFunction(AskingFunction):
                 serving.installation.serve_tasks()
             end = await desk.serve(ClientCall(name, record, lambda: self), run)
         except MCPError as error:
+            if isinstance(error.__cause__, CannotAsk):
+                raise error.__cause__ from None
             if error in raised:
                 raise
             # A feature raised this error. FastMCP would turn it into a result.

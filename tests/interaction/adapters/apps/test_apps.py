@@ -206,8 +206,9 @@ async def test_app_of_a_tool_that_was_hidden_is_closed() -> None:
 
 
 @each_mode
-async def test_host_without_a_known_user_gets_no_ticket(mode: str) -> None:
-    async with serving(made("server")) as url, host(url, None, mode=mode) as client:
+@pytest.mark.parametrize("kind", ["server", "fastmcp"])
+async def test_host_without_a_known_user_gets_no_ticket(kind: str, mode: str) -> None:
+    async with serving(made(kind)) as url, host(url, None, mode=mode) as client:
         with pytest.raises(MCPError, match="does not know the user"):
             await client.call_tool("delete", {"film": "Solaris"})
 
