@@ -454,11 +454,11 @@ class CallHasEnded(BodyNotRun):
 
 
 class AnsweredOtherwise(BodyNotRun):
-    """Another request has answered one of the questions otherwise, so these answers do not count."""
+    """Another request has answered first, or answered one of the questions otherwise, so these answers do not count."""
 
     template = (
-        "these answers were not used: another request for the same call of {owner} has answered otherwise; call it "
-        "again to continue with the answers that were used"
+        "these answers were not used: another request for the same call of {owner} has answered first, or answered "
+        "otherwise; call it again to continue with the answers that were used"
     )
 
 

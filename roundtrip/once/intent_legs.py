@@ -160,7 +160,8 @@ class IntentPart(LegPart):
         leg, kept = self._leg, KEPT.get()
         parts, owner = leg.parts, leg.function.owner
         hint = f"{parts.protection.hints[0]}." if parts.protection.hints else ""
-        memory = IntentMemory(owner, leg.principal(), parts.protection.journals, self._renewed, leg.in_retry_era, hint)
+        is_shared, journals = intent.scope == "service", parts.protection.journals
+        memory = IntentMemory(owner, leg.principal(), journals, self._renewed, leg.in_retry_era, hint, is_shared)
         claim = IntentClaim(
             parts.effects.ledger,
             key,

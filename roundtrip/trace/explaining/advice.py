@@ -203,8 +203,8 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "a client must begin a new call to give other answers",
     ),
     "AnsweredOtherwise": Advice(
-        "another request with the same intent (once_per=) had answered a question otherwise, so these answers were not "
-        "used",
+        "another request with the same intent (once_per=) had answered first, or had answered a question otherwise, so "
+        "these answers were not used",
         "a client that calls again continues with the answers that were used",
     ),
     "OtherArguments": Advice(
