@@ -61,7 +61,7 @@ class IntentMemory:
     is_shared: bool
     pin_keys: Sequence[str] = field(default=(), init=False)
     """Former pin keys, as base64url. They are kept after rekeying, because the pins of answered questions need them."""
-    given: list[str] = field(default_factory=list[str])
+    given: list[str] = field(default_factory=list[str], init=False)
     """Digests of all answers that the intent's calls have used, with the pins of their questions."""
     has_news: bool = field(default=False, init=False)
     """True if the leg has answers that no journal in the ledger has."""
