@@ -11,11 +11,11 @@ import string
 import unicodedata
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final, Literal, NamedTuple, cast, get_args
+from typing import Any, Final, Literal, NamedTuple, cast, get_args, get_origin
 
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -29,7 +29,7 @@ _KEEP_SECONDS: Final = 24 * 3600.0
 _DECLINED_SECONDS: Final = 300.0
 _MAX_FIELD_CHARS: Final = 1024
 _DIGEST_BYTES: Final = 16
-_SECRETS: Final = (SecretStr, SecretBytes)
+_SECRETS: Final = (Secret, SecretStr, SecretBytes)
 
 
 class CallIntent(NamedTuple):
@@ -219,7 +219,8 @@ def _defaults_of(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _mentions_secret(hint: Any) -> bool:
-    return hint in _SECRETS or any(_mentions_secret(part) for part in get_args(hint))
+    kind = get_origin(hint) or hint
+    return (isinstance(kind, type) and issubclass(kind, _SECRETS)) or any(map(_mentions_secret, get_args(hint)))
 
 
 def _makes_default(value: Any) -> bool:

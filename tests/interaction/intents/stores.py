@@ -6,7 +6,7 @@ import functools
 from typing import Annotated, Any, Final
 
 import anyio
-from pydantic import Field, SecretStr
+from pydantic import Field
 
 from roundtrip import Context, Server, ToolError, from_meta
 from roundtrip.ledger import MemoryLedger
@@ -23,7 +23,6 @@ __all__ = [
     "client",
     "first_part",
     "former",
-    "log_in",
     "number",
 ]
 
@@ -91,10 +90,6 @@ class Store:
         if len(self.ran) == 1:
             raise ToolError("out of stock")
         return f"{order} no. {len(self.ran)}"
-
-
-async def log_in(password: SecretStr) -> str:
-    return "in"
 
 
 async def number(order: Annotated[str, Field(default_factory=str)]) -> str:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import InputRequiredResult
+from pydantic import Secret, SecretBytes, SecretStr
 
 from roundtrip import Server
 from roundtrip.ledger import LedgerDown, MemoryLedger, SqliteLedger
@@ -26,7 +27,6 @@ from tests.interaction.intents.stores import (
     called,
     client,
     former,
-    log_in,
     number,
 )
 from tests.interaction.ledger.shops import text_of
@@ -480,9 +480,21 @@ async def test_options_that_mean_nothing_are_rejected(options: dict[str, Any], m
         Server[Any]("store").tool(give, **options)
 
 
-async def test_secrets_and_changing_defaults_cannot_identify_a_call() -> None:
+class Voucher(Secret[str]):
+    """A secret of the author's."""
+
+
+@pytest.mark.parametrize("kind", [SecretStr, SecretBytes | None, Secret[str], Annotated[Voucher, "x"], list[Voucher]])
+async def test_secrets_cannot_identify_a_call(kind: Any) -> None:
+    async def log_in(password: Any) -> str:
+        return "in"
+
+    log_in.__annotations__["password"] = kind
     with pytest.raises(Exception, match="secret"):
         Server[Any]("store").tool(log_in, once_per="{password}")
+
+
+async def test_changing_defaults_cannot_identify_a_call() -> None:
     with pytest.raises(Exception, match="made anew"):
         Server[Any]("store").tool(number, once_per="{order}")
 
