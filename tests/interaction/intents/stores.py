@@ -6,7 +6,7 @@ import functools
 from typing import Annotated, Any, Final
 
 import anyio
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from roundtrip import Context, Server, ToolError, from_meta
 from roundtrip.ledger import MemoryLedger
@@ -51,6 +51,7 @@ class Store:
             ("pay", self.pay, {"confirm": "Pay for {order}?"}),
             ("fail", self.fail, {}),
             ("retry", self.fail, {"on_failure": "rerun"}),
+            ("unlock", self.unlock, {}),
             ("shared", self.give, {"scope": "service"}),
             ("together", self.book, {"scope": "service"}),
             ("keyed", self.give, {"once_per": from_meta("com.example/key")}),
@@ -83,6 +84,11 @@ class Store:
         """Pay."""
         self.ran.append(order)
         return f"{order} paid no. {len(self.ran)}"
+
+    async def unlock(self, order: str, pin: SecretStr) -> str:
+        """Unlock."""
+        self.ran.append(order)
+        return f"{order} unlocked"
 
     async def fail(self, order: str) -> str:
         """Fail the first time."""

@@ -5,6 +5,7 @@ once.
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -119,6 +120,16 @@ async def test_other_arguments_under_one_intent_are_rejected() -> None:
     assert refused.is_error
     assert "other arguments" in text_of(refused)
     assert len(store.ran) == 1
+
+
+@EACH
+async def test_secret_arguments_are_compared_whichever_key_is_the_newest() -> None:
+    store = Store()
+    for keys in ((KEY,), (KEY, OTHER_KEY), (OTHER_KEY, KEY)):
+        legs = client(partial(store, keys))
+        assert text_of(await legs.leg("unlock", {"order": "tea", "pin": "4711"})) == "tea unlocked"
+        assert "other arguments" in text_of(await legs.leg("unlock", {"order": "tea", "pin": "4712"}))
+    assert store.ran == ["tea"]
 
 
 async def test_other_arguments_do_not_join_an_open_question() -> None:
