@@ -475,8 +475,9 @@ class CallerMissing(BodyNotRun):
     """The intent belongs to its caller, and the server does not know the caller. Nothing ran."""
 
     template = (
-        "{owner} was not run: the server must know who calls it, because each caller has intents of its own; send an "
-        "access token that names the user"
+        "{owner} was not run: the server must know who calls it, because callers do not share intents; send an access "
+        "token that names the user. The server's author can name callers with principal= on the server, or let all "
+        "callers share intents with scope='service' on the tool"
     )
 
 

@@ -214,7 +214,7 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "CallerMissing": Advice(
         "each caller has intents of their own (once_per=), and the server does not know who called",
-        "authenticate the clients' users, or write scope='service' if all callers may share results",
+        "authenticate the clients' users, set principal=, or write scope='service' if all callers may share results",
     ),
     "CallUncovered": Advice(
         "nothing identifies the call, so it could run twice, and uncovered='reject' forbids that",
