@@ -467,7 +467,8 @@ class OtherArguments(BodyNotRun):
 
     template = (
         "{owner} was not run: another call with the same intent has other arguments; repeat the arguments of that "
-        "call, wait until that call is over, or change the arguments that identify the intent"
+        "call, or change the arguments that identify the intent. Waiting helps only if that call ends without doing "
+        "anything, for example because its user declines"
     )
 
 

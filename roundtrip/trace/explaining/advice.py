@@ -209,8 +209,8 @@ FAILURES: Final[Mapping[str, Advice]] = {
     ),
     "OtherArguments": Advice(
         "another call has the same intent (once_per=), with other arguments",
-        "have the client repeat all arguments, or wait until the other call is over; an argument that is added to "
-        "once_per= makes two intents of two values, and the body runs for each",
+        "have the client repeat all arguments; others are accepted only after the other call came to nothing. An "
+        "argument that is added to once_per= makes two intents of two values, and the body runs for each",
     ),
     "CallerMissing": Advice(
         "each caller has intents of their own (once_per=), and the server does not know who called",
