@@ -454,11 +454,11 @@ class CallHasEnded(BodyNotRun):
 
 
 class AnsweredOtherwise(BodyNotRun):
-    """Another request has answered one of the questions otherwise, so these answers do not count."""
+    """Another request has answered first, or answered one of the questions otherwise, so these answers do not count."""
 
     template = (
-        "these answers were not used: another request for the same call of {owner} has answered otherwise; call it "
-        "again to continue with the answers that were used"
+        "these answers were not used: another request for the same call of {owner} has answered first, or answered "
+        "otherwise; call it again to continue with the answers that were used"
     )
 
 
@@ -467,7 +467,8 @@ class OtherArguments(BodyNotRun):
 
     template = (
         "{owner} was not run: another call with the same intent has other arguments; repeat the arguments of that "
-        "call, wait until that call is over, or change the arguments that identify the intent"
+        "call, or change the arguments that identify the intent. Waiting helps only if that call ends without doing "
+        "anything, for example because its user declines"
     )
 
 
@@ -475,8 +476,9 @@ class CallerMissing(BodyNotRun):
     """The intent belongs to its caller, and the server does not know the caller. Nothing ran."""
 
     template = (
-        "{owner} was not run: the server must know who calls it, because each caller has intents of its own; send an "
-        "access token that names the user"
+        "{owner} was not run: the server must know who calls it, because callers do not share intents; send an access "
+        "token that names the user. The server's author can name callers with principal= on the server, or let all "
+        "callers share intents with scope='service' on the tool"
     )
 
 

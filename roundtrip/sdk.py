@@ -223,10 +223,14 @@ class _VisiblePrompts(PromptManager):
 
     def get_prompt(self, name: str) -> Prompt | None:
         prompt = super().get_prompt(name)
-        return prompt if prompt is not None and self._sees("prompt", name) else None
+        return prompt if prompt is not None and self._shows(prompt) else None
 
     def list_prompts(self) -> list[Prompt]:
-        return [prompt for prompt in super().list_prompts() if self._sees("prompt", prompt.name)]
+        return [prompt for prompt in super().list_prompts() if self._shows(prompt)]
+
+    def _shows(self, prompt: Prompt) -> bool:
+        # Unregistered prompts count as visible, so a hidden prompt would be seen while another thread removes it.
+        return self._sees("prompt", prompt.name) and super().get_prompt(prompt.name) is prompt
 
 
 class _VisibleResources(ResourceManager):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from roundtrip.engine.silent_body import Execute
     from roundtrip.legs.extensions import OpenLeg
     from roundtrip.legs.requests import StoredLeg
-    from roundtrip.tools.intents import IntentPolicy
+    from roundtrip.tools.intents import CallIntent, IntentPolicy
     from roundtrip.tools.promises import OncePolicy
 
 logger = logging.getLogger("roundtrip")
@@ -80,7 +80,9 @@ class IntentPart(LegPart):
         if intent.scope == "caller" and owners[1] is None:
             raise CallerMissing(owner)
         meta = (leg.request.params or {}).get("_meta") if leg.request is not None else None
-        found = intent.intent(leg.arguments, meta, leg.make_context, owners=owners)
+        ring = leg.parts.protection.ring
+        keys = ring.derive(b"arguments") if ring is not None else ()
+        found = intent.intent(leg.arguments, meta, leg.make_context, owners=owners, secret_keys=keys)
         if found is None:
             if self._policy.uncovered == "reject":
                 raise CallUncovered(owner)
@@ -90,7 +92,7 @@ class IntentPart(LegPart):
         confirmation = leg.function.confirm(leg.arguments) if leg.function.confirm is not None else None
         accepted = confirmation is None or accepts(leg.journal, leg.responses, confirmation[0])
         is_former = leg.journal is not None and leg.journal.chain is Chain.NONE
-        self._claim = claim = self._made(intent, found.key)
+        self._claim = claim = self._made(intent, found)
         at_once = accepted and not leg.function.planned.plan.nodes and not is_former and not leg.hands_over
         token = leg.journal
         try:
@@ -156,14 +158,15 @@ class IntentPart(LegPart):
             raise
         kept.claim = claim
 
-    def _made(self, intent: IntentPolicy, key: str) -> IntentClaim:
+    def _made(self, intent: IntentPolicy, found: CallIntent) -> IntentClaim:
         leg, kept = self._leg, KEPT.get()
         parts, owner = leg.parts, leg.function.owner
         hint = f"{parts.protection.hints[0]}." if parts.protection.hints else ""
-        memory = IntentMemory(owner, leg.principal(), parts.protection.journals, self._renewed, leg.in_retry_era, hint)
+        is_shared, journals = intent.scope == "service", parts.protection.journals
+        memory = IntentMemory(owner, leg.principal(), journals, self._renewed, leg.in_retry_era, hint, is_shared)
         claim = IntentClaim(
             parts.effects.ledger,
-            key,
+            found.key,
             leg.function.name,
             retention_seconds(leg) + intent.keep,
             self._policy.on_unknown,
@@ -174,6 +177,7 @@ class IntentPart(LegPart):
             kept_for=max(intent.keep, retention_seconds(leg)),
             voids=kept.voids if kept is not None else None,
             stored_nothing=kept.stored_nothing if kept is not None else None,
+            former_digests=found.former_digests,
             former_claim=self._former,
         )
         claim.protect(parts.protection, account_of(leg))

@@ -49,6 +49,7 @@ class IntentMemory:
         renew: Renews journals of calls that are over.
         replays: True if a client that begins again gives its earlier answers again, in the same order.
         hint: The public name of the key that seals the journal.
+        is_shared: True if several callers share the intent.
     """
 
     owner: str
@@ -57,9 +58,10 @@ class IntentMemory:
     renew: Renew
     replays: bool
     hint: str
+    is_shared: bool
     pin_keys: Sequence[str] = field(default=(), init=False)
     """Former pin keys, as base64url. They are kept after rekeying, because the pins of answered questions need them."""
-    given: list[str] = field(default_factory=list[str])
+    given: list[str] = field(default_factory=list[str], init=False)
     """Digests of all answers that the intent's calls have used, with the pins of their questions."""
     has_news: bool = field(default=False, init=False)
     """True if the leg has answers that no journal in the ledger has."""
@@ -189,9 +191,10 @@ class IntentMemory:
         digest = _digest_of(key, response, asked)
         if digest in self.given:
             return True
-        # Other calls and other newest keys make different pins for the same wording. Only the marks can be compared.
+        # Other calls and other newest keys make different pins for the same wording. Only the marks can be compared. Do
+        # not compare them with other callers' answers, or a caller could guess these answers.
         plain = digest.partition("/")[0]
-        is_comparable = of_other_call or self.codec.pinner.rotates
+        is_comparable = not self.is_shared and (of_other_call or self.codec.pinner.rotates)
         return is_comparable and any(each.partition("/")[0] == plain for each in self.given)
 
     def without_repeats(self, text: str | None) -> str | None:

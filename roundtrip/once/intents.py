@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,6 +59,8 @@ class IntentClaim(LedgerClaim):
     """The epoch of a stored call's result that no longer counts, or of a call that came to nothing."""
     stored_nothing: Callable[[str], Awaitable[bool]] | None = None
     """Returns True if a stored call has come to nothing. It is None if this server has no stored calls."""
+    former_digests: Sequence[str] = ()
+    """The digests of the call's arguments that replaced keys make."""
     call_id: str = ""
     """The call that the leg continues."""
     recalled_from: str | None = None
@@ -107,6 +109,11 @@ class IntentClaim(LedgerClaim):
                 self._read_notes(answer)
 
         answer = await self._enter(read)
+        if answer.answers_digest in self.former_digests:
+            # The intent began with a replaced key.
+            self._digest = answer.answers_digest
+            if answer.status is ClaimStatus.CONFLICT:
+                answer = await self._enter(read)
         # Only a call that begins may take over an intent. A token belongs to its own arguments.
         if answer.status is ClaimStatus.CONFLICT and journal is None and await self._came_to_nothing(answer):
             self.voids = answer.epoch
@@ -117,7 +124,7 @@ class IntentClaim(LedgerClaim):
             return adopted[0] if found is None else Finished(found)
         self.is_over = True
         # A leg that has waited sees an entry with which its own arguments were not compared.
-        if answer.status is ClaimStatus.CONFLICT or answer.answers_digest != digest:
+        if answer.status is ClaimStatus.CONFLICT or answer.answers_digest != self._digest:
             raise OtherArguments(self.owner)
         if answer.status is ClaimStatus.UNKNOWN or answer.result is None:
             raise OutcomeUnknown(self.owner)

@@ -66,7 +66,7 @@ def cautions(identity: Identity) -> list[str]:
             f"Set {KEYS_VARIABLE} or {KEY_FILE_VARIABLE} (roundtrip keys new)"
         )
     limits = {
-        "exactly_once holds only within this process": identity.exactly_once,
+        "exactly_once= and once_per= hold only within this process": identity.exactly_once,
         "waiting calls (tasks, question pages, approvals) end with this process": identity.stores_calls,
     }
     if identity.reach is Reach.PROCESS and any(limits.values()):
@@ -125,8 +125,9 @@ def _solo_reason(identity: Identity) -> str | None:
         return f"each worker would make its own key, and reject the other workers' calls; {_KEYS_ADVICE}"
     if identity.exactly_once and identity.reach is Reach.PROCESS:
         return (
-            f"exactly_once needs a ledger that all workers share, but {identity.ledger} covers one process: two "
-            f"workers could run the same call. {_LEDGER_ADVICE}, or serve with --workers 1"
+            "tools that run once (exactly_once=, once_per=) need a ledger that all workers share, but "
+            f"{identity.ledger} covers one process: two workers could run the same call. {_LEDGER_ADVICE}, or serve "
+            "with --workers 1"
         )
     if identity.stores_calls and identity.reach is Reach.PROCESS:
         return (

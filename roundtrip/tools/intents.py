@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import hmac
 import inspect
 import json
 import math
 import string
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, Literal, NamedTuple, cast, get_args
+from typing import Any, Final, Literal, NamedTuple, cast, get_args, get_origin
 
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -23,13 +24,16 @@ from roundtrip.errors import InvalidSignature
 from roundtrip.ledger.contract import INTENT_PREFIX
 from roundtrip.legs.functions import FunctionSignature
 from roundtrip.resolvers.signatures import hints_of, is_async
+from roundtrip.system import SYSTEM
 from roundtrip.tools.options import FromMeta, OnFailure, Scope, ToolSpec, seconds_of
 
 _KEEP_SECONDS: Final = 24 * 3600.0
 _DECLINED_SECONDS: Final = 300.0
 _MAX_FIELD_CHARS: Final = 1024
 _DIGEST_BYTES: Final = 16
-_SECRETS: Final = (SecretStr, SecretBytes)
+_SECRETS: Final = (Secret, SecretStr, SecretBytes)
+_PROCESS_KEY: Final = SYSTEM.entropy(32)
+"""The key for digests of secret arguments, if the server has no keys."""
 
 
 class CallIntent(NamedTuple):
@@ -37,6 +41,8 @@ class CallIntent(NamedTuple):
 
     key: str
     digest: str
+    former_digests: Sequence[str] = ()
+    """The digests that replaced keys make. Only secret arguments need keys."""
 
     @property
     def public(self) -> str:
@@ -102,7 +108,13 @@ class IntentPolicy(NamedTuple):
         return self.kind != "meta" and self.context is None
 
     def intent(
-        self, arguments: Mapping[str, Any], meta: object, make_context: Callable[[], Any], *, owners: list[str | None]
+        self,
+        arguments: Mapping[str, Any],
+        meta: object,
+        make_context: Callable[[], Any],
+        *,
+        owners: list[str | None],
+        secret_keys: Sequence[bytes] = (),
     ) -> CallIntent | None:
         """Return a call's intent; None if nothing identifies the call.
 
@@ -111,6 +123,7 @@ class IntentPolicy(NamedTuple):
             meta: The request's `_meta`.
             make_context: Makes the context for the author's function.
             owners: The service's name, and the caller's if the intent belongs to the caller.
+            secret_keys: The keys for digests of secret arguments, newest first.
 
         Raises:
             ToolError: A value is too long, or it has no JSON form.
@@ -121,10 +134,11 @@ class IntentPolicy(NamedTuple):
             return None
         key = _digest(json.dumps([*owners, self.tool, self.scope, self.kind, named], sort_keys=True))
         try:
-            digest = _digest(json.dumps([key, _plain(arguments, masks=True)], sort_keys=True))
+            plain = (_plain(arguments, secret_key=each) for each in secret_keys or (_PROCESS_KEY,))
+            digest, *former = dict.fromkeys(_digest(json.dumps([key, each], sort_keys=True)) for each in plain)
         except (PydanticSerializationError, ValueError, RecursionError) as error:
             raise ToolError("the arguments have no JSON form, so this call cannot be compared with others") from error
-        return CallIntent(f"{INTENT_PREFIX}{key}", digest)
+        return CallIntent(f"{INTENT_PREFIX}{key}", digest, former)
 
     def _named(self, arguments: Mapping[str, Any], meta: object, make_context: Callable[[], Any]) -> Any:
         """Return the values that identify the call, in JSON form; None if there are none."""
@@ -219,7 +233,8 @@ def _defaults_of(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _mentions_secret(hint: Any) -> bool:
-    return hint in _SECRETS or any(_mentions_secret(part) for part in get_args(hint))
+    kind = get_origin(hint) or hint
+    return (isinstance(kind, type) and issubclass(kind, _SECRETS)) or any(map(_mentions_secret, get_args(hint)))
 
 
 def _makes_default(value: Any) -> bool:
@@ -243,43 +258,47 @@ def _short(plain: Any, name: str) -> Any:
     return plain
 
 
-def _plain(value: Any, *, masks: bool = False) -> Any:
+def _plain(value: Any, *, secret_key: bytes | None = None) -> Any:
     """Return a value in a JSON form that no other value has.
 
     Args:
         value: The value.
-        masks: True to leave out secrets, False to reject them.
+        secret_key: The key for digests of secrets. None rejects secrets.
 
     Raises:
         ValueError: The value has no JSON form, or contains a secret.
     """
     if isinstance(value, _SECRETS):
-        if not masks:
+        if secret_key is None:
             raise ValueError("a secret must not identify a call")
-        return None
+        # Without the key, a reader of the ledger could find a short secret by guessing.
+        text = json.dumps(_plain(cast("SecretStr", value).get_secret_value(), secret_key=secret_key))
+        return {"secret": hmac.digest(secret_key, text.encode(), "sha256").hex()}
     if isinstance(value, Enum):
-        return {type(value).__name__: _plain(value.value, masks=masks)}
+        return {type(value).__name__: _plain(value.value, secret_key=secret_key)}
     if isinstance(value, str):
         return unicodedata.normalize("NFC", value)
     if value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, BaseModel):
         fields = {**vars(value), **(value.model_extra or {})}
-        return {type(value).__name__: _pairs(fields, masks=masks)}
+        return {type(value).__name__: _pairs(fields, secret_key=secret_key)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-        return {type(value).__name__: _pairs(fields, masks=masks)}
+        return {type(value).__name__: _pairs(fields, secret_key=secret_key)}
     if isinstance(value, Mapping):
-        return {"map": _pairs(cast("Mapping[Any, Any]", value), masks=masks)}
+        return {"map": _pairs(cast("Mapping[Any, Any]", value), secret_key=secret_key)}
     if isinstance(value, list | tuple):
-        return [_plain(each, masks=masks) for each in cast("list[Any]", value)]
+        return [_plain(each, secret_key=secret_key) for each in cast("list[Any]", value)]
     if isinstance(value, set | frozenset):
-        members = [_plain(each, masks=masks) for each in cast("set[Any]", value)]
+        members = [_plain(each, secret_key=secret_key) for each in cast("set[Any]", value)]
         return {"set": sorted(members, key=json.dumps)}
     text = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings")
-    return {type(value).__name__: text if isinstance(text, str | int | float) else _plain(text, masks=masks)}
+    return {type(value).__name__: text if isinstance(text, str | int | float) else _plain(text, secret_key=secret_key)}
 
 
-def _pairs(values: Mapping[Any, Any], *, masks: bool) -> list[Any]:
-    pairs = [[_plain(key, masks=masks), _plain(value, masks=masks)] for key, value in values.items()]
+def _pairs(values: Mapping[Any, Any], *, secret_key: bytes | None) -> list[Any]:
+    pairs = [
+        [_plain(key, secret_key=secret_key), _plain(value, secret_key=secret_key)] for key, value in values.items()
+    ]
     return sorted(pairs, key=json.dumps)

@@ -65,7 +65,9 @@ class SharingAnIntent(PayingOnce):
             worker.forget()
             # Its token and answers are all that a client remembers.
             worker.seen.append("nothing" if token is None else f"{token.call_id} {token.leg} {token.chain}")
-            memory = IntentMemory("pay", "the user", _CODEC, lambda journal, is_over: journal, True, "")
+            memory = IntentMemory(
+                "pay", "the user", _CODEC, lambda journal, is_over: journal, True, "", is_shared=False
+            )
             claim = IntentClaim(
                 ledger,
                 KEY,

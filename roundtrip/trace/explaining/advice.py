@@ -203,18 +203,18 @@ FAILURES: Final[Mapping[str, Advice]] = {
         "a client must begin a new call to give other answers",
     ),
     "AnsweredOtherwise": Advice(
-        "another request with the same intent (once_per=) had answered a question otherwise, so these answers were not "
-        "used",
+        "another request with the same intent (once_per=) had answered first, or had answered a question otherwise, so "
+        "these answers were not used",
         "a client that calls again continues with the answers that were used",
     ),
     "OtherArguments": Advice(
         "another call has the same intent (once_per=), with other arguments",
-        "have the client repeat all arguments, or wait until the other call is over; an argument that is added to "
-        "once_per= makes two intents of two values, and the body runs for each",
+        "have the client repeat all arguments; others are accepted only after the other call came to nothing. An "
+        "argument that is added to once_per= makes two intents of two values, and the body runs for each",
     ),
     "CallerMissing": Advice(
         "each caller has intents of their own (once_per=), and the server does not know who called",
-        "authenticate the clients' users, or write scope='service' if all callers may share results",
+        "authenticate the clients' users, set principal=, or write scope='service' if all callers may share results",
     ),
     "CallUncovered": Advice(
         "nothing identifies the call, so it could run twice, and uncovered='reject' forbids that",

@@ -23,7 +23,6 @@ __all__ = [
     "client",
     "first_part",
     "former",
-    "log_in",
     "number",
 ]
 
@@ -52,6 +51,7 @@ class Store:
             ("pay", self.pay, {"confirm": "Pay for {order}?"}),
             ("fail", self.fail, {}),
             ("retry", self.fail, {"on_failure": "rerun"}),
+            ("unlock", self.unlock, {}),
             ("shared", self.give, {"scope": "service"}),
             ("together", self.book, {"scope": "service"}),
             ("keyed", self.give, {"once_per": from_meta("com.example/key")}),
@@ -85,16 +85,17 @@ class Store:
         self.ran.append(order)
         return f"{order} paid no. {len(self.ran)}"
 
+    async def unlock(self, order: str, pin: SecretStr) -> str:
+        """Unlock."""
+        self.ran.append(order)
+        return f"{order} unlocked"
+
     async def fail(self, order: str) -> str:
         """Fail the first time."""
         self.ran.append(order)
         if len(self.ran) == 1:
             raise ToolError("out of stock")
         return f"{order} no. {len(self.ran)}"
-
-
-async def log_in(password: SecretStr) -> str:
-    return "in"
 
 
 async def number(order: Annotated[str, Field(default_factory=str)]) -> str:

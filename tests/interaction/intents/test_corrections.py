@@ -118,7 +118,7 @@ async def test_corrected_call_begins_once_the_decline_has_lapsed(era: Era, answe
     nag: Any = await User(bank, {}, era=era, principal="ann").call("pay_for", **RIGHT)
     assert nag.asked == []
     assert REFUSED in text_of(nag.result)
-    assert "wait until that call is over" in text_of(nag.result)
+    assert "Waiting helps only if" in text_of(nag.result)
     clock.advance(6 * 60)
     paid = await User(bank, {confirm_of(): True}, era=era, principal="ann").call("pay_for", **RIGHT)
     assert paid.value == "tea 20 no. 1"

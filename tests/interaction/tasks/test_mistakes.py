@@ -84,7 +84,7 @@ def test_ledger_in_memory_is_warned_of_once() -> None:
         return "paid"
 
     (caution,) = cautions(server.identity())
-    assert caution.startswith("exactly_once holds only within this process, and waiting calls (tasks, ")
+    assert caution.startswith("exactly_once= and once_per= hold only within this process, and waiting calls (tasks, ")
 
 
 @pytest.mark.anyio

@@ -196,7 +196,9 @@ async def test_answer_that_came_second_is_explained(make: Any, path: Path, capsy
     assert [[read.key for read in round_.answers] for round_ in call.rounds] == [["title"], [], []]
     text, explained, _ = views(call, path, capsys, failed=True)
     assert "joined the call that another request continued after leg 1\n" in text
-    assert "another request with the same intent (once_per=) had answered a question otherwise" in explained
+    assert (
+        "another request with the same intent (once_per=) had answered first, or had answered a question" in explained
+    )
     assert "so its answers count only where no other answer had come first" in explained
 
 

@@ -1,6 +1,7 @@
 """Hidden tools, prompts and resources are in no list, and get the same reply as unknown names."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Annotated, Any
 
 import pytest
@@ -17,6 +18,7 @@ from mcp_types import (
 )
 
 from roundtrip import Context, Resolve, Server
+from roundtrip.sdk import Shelf
 from roundtrip.testing import Era
 from tests.interaction.visibility import gates
 from tests.interaction.visibility.gates import read
@@ -178,6 +180,27 @@ async def test_hidden_item_answers_like_a_missing_one(era: Era) -> None:
             if answer != (await outcome(client, attempt, unknown)).replace(unknown, "NAME"):
                 different.append(what)
     assert different == []
+
+
+class Removing(Server[Any]):
+    """Server that removes a prompt just before its visibility is looked up, as another thread may do."""
+
+    def _is_visible(self, kind: Shelf, identifier: str) -> bool:
+        with suppress(ValueError):
+            self.remove_prompt(identifier)
+        return super()._is_visible(kind, identifier)
+
+
+@pytest.mark.parametrize("enabled", [False, lambda: False])
+async def test_hidden_prompt_stays_hidden_while_it_is_removed(era: Era, enabled: Any) -> None:
+    server = Removing("drafts")
+    add = server.prompt("secret", enabled=enabled)
+    async with connect(server, era) as client:
+        add(lambda: "say")
+        assert (await client.list_prompts()).prompts == []
+        add(lambda: "say")
+        with pytest.raises(MCPError, match="secret"):
+            await client.get_prompt("secret")
 
 
 async def test_nothing_is_completed_for_what_is_hidden() -> None:

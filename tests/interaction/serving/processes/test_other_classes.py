@@ -85,7 +85,11 @@ async def test_one_worker_asks_clients_of_both_eras(kind: str, tmp_path: Path) -
     ("kind", "given", "why"),
     [
         ("plain_shop", {}, "roundtrip is not installed on this server; call install"),
-        ("mounting_shop", {}, "exactly_once needs a ledger that all workers share, but MemoryLedger"),
+        (
+            "mounting_shop",
+            {},
+            "tools that run once (exactly_once=, once_per=) need a ledger that all workers share, but MemoryLedger",
+        ),
         ("mcpserver_shop", {"ROUNDTRIP_KEYS": ""}, "each worker would make its own key"),
     ],
 )

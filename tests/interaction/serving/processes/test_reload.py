@@ -178,7 +178,7 @@ async def test_server_with_its_ledger_in_memory_is_replaced_too(project: Path) -
     )
     (project / "reload_shop.py").write_text(shop)
     with Service("reload_shop.py", "--reload", folder=project, ROUNDTRIP_KEYS=KEY) as service:
-        assert any("exactly_once holds only within this process" in line for line in service.log)
+        assert any("exactly_once= and once_per= hold only within this process" in line for line in service.log)
         (worker,) = service.workers()
         os.kill(worker, signal.SIGKILL)
         await heard(service, "starting another")
