@@ -167,6 +167,20 @@ async def test_tools_of_the_sdk_run_themselves() -> None:
     assert [block.text for block in result.content] == ["mcp.server.mcpserver.context"] * 2
 
 
+async def test_tool_that_arrives_during_its_call_asks() -> None:
+    done: list[str] = []
+
+    class Late(MCPServer[Any]):
+        async def call_tool(self, name: str, *given: Any, **named: Any) -> Any:
+            finding.put_tool(self, SdkTool.from_function(done.append, name=name))
+            return await super().call_tool(name, *given, **named)
+
+    server = Late("files")
+    install(server, keys=[KEY], consent="destructive")
+    call = await User(server, {yes: DECLINE}).call("delete", object="a")
+    assert (len(call.asked), done) == (1, [])
+
+
 async def test_invalid_arguments_are_rejected_before_anybody_is_asked() -> None:
     files = Files("mcpserver")
     rejected = await User(files.server, {yes: ACCEPT}, allow_unused=True).call("delete", path=["a"])
