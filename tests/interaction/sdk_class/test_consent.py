@@ -187,6 +187,19 @@ async def test_invalid_arguments_are_rejected_before_anybody_is_asked() -> None:
     assert (rejected.asked, files.done) == ([], [])
 
 
+@each_kind
+async def test_question_shows_only_arguments_that_the_tool_takes(kind: str) -> None:
+    files = Files(kind)
+
+    def move(path: str, copy: bool) -> str:
+        return f"{path} {copy}"
+
+    files.server.add_tool(move, "move_all")
+    sent = {"path": "a", "copy": False, "dry_run": True, "field_copy": True}
+    call = await User(files.server, {yes: ACCEPT}).call("move_all", sent)
+    assert (call.asked, call.text) == (['Allow "move_all" to run?\n\npath: "a"\ncopy: False'], "a False")
+
+
 async def test_question_cannot_be_rewritten_by_arguments() -> None:
     server = Server("files", keys=[KEY], consent="destructive")
 
