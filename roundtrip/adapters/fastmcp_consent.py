@@ -53,6 +53,7 @@ class _ToolRun:
     """The client's request, or the stored leg."""
     server: names.FastMCP[Any]
     name: str
+    arguments: Any
     is_looked_up: bool = False
     passes_on: bool = False
     """True if the client's call is passed on to another tool."""
@@ -93,7 +94,8 @@ class ConsentingServer:
         async def call_tool(name: str, *given: Any, run_middleware: bool = True, **named: Any) -> Any:
             if run_middleware or not self._is_for_client():
                 return await call(name, *given, run_middleware=run_middleware, **named)
-            with holding(_RUN, _ToolRun(current_request(), mcp, name)):
+            arguments = given[0] if given else named.get("arguments")
+            with holding(_RUN, _ToolRun(current_request(), mcp, name, arguments)):
                 return await call(name, *given, run_middleware=False, **named)
 
         async def get_tool(name: str, *given: Any, **named: Any) -> names.Tool | None:
@@ -138,12 +140,21 @@ class ConsentingServer:
             run.is_looked_up = False
             return None
         below = await names.tool_below(tool)
-        if self.reason(tool, below) is None and not self._has_asked(tool, below):
-            run.passes_on = _passes_calls_on(below)
+        called, arguments, is_search = tool, run.arguments, names.calls_mounted_tools(tool, below)
+        if is_search:
+            # The search calls the tool on the mounted server, where no call of this server's methods shows it.
+            called, arguments = await names.called_by_search(tool, arguments)
+            below = await names.tool_below(called)
+        is_known = not is_search or called is not tool
+        if is_known and self.reason(called, below) is None and not self._has_asked(called, below):
+            run.passes_on = is_search or _passes_calls_on(below)
             return tool
+        function = self.function_for(called, below)
+        if is_search and isinstance(function, _PlainToolFunction):
+            _run_by_search(function, tool, arguments)
         serving = serving_now()
         accepted = serving.accepted if serving is not None else set[str]()
-        return _ConsentingTool.of(tool, self.function_for(tool, below), run, accepted)
+        return _ConsentingTool.of(tool, function, run, accepted)
 
     def _has_asked(self, tool: names.Tool, below: names.Tool | None) -> bool:
         """Return True if an earlier leg of the client's call has asked for consent, perhaps on another build."""
@@ -327,3 +338,21 @@ class _ConsentingTool(names.Tool):
 def _passes_calls_on(below: names.Tool | None) -> bool:
     """Return True for FastMCP's own tools that only find or call other tools, or read prompts and resources."""
     return getattr(getattr(below, "fn", None), "__module__", "").startswith(_FASTMCP_TRANSFORMS)
+
+
+def _run_by_search(function: _PlainToolFunction, search: names.Tool, arguments: Mapping[str, Any]) -> None:
+    """Let a function run its tool by calling a search, but ask about the tool.
+
+    Args:
+        function: The function.
+        search: The search's tool that calls tools.
+        arguments: The arguments that the search passes on.
+    """
+    confirm: Any = function.confirm
+
+    def ask(_sent: Mapping[str, Any]) -> Any:
+        return confirm(arguments)
+
+    function.confirm = ask
+    function.tool = function.tool_to_run = search
+    function.is_filled_by_host = True

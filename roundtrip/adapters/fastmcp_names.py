@@ -263,6 +263,46 @@ async def mounts_below(tool: Tool) -> AsyncIterator[tuple[FastMCP[Any], Tool | N
         found = _untransformed(inner)
 
 
+def calls_mounted_tools(tool: Tool, below: Tool | None) -> bool:
+    """Return True if a tool belongs to the search of a mounted server, and calls that server's tools.
+
+    Args:
+        tool: The tool as clients see it.
+        below: The tool behind its transforms and mounts.
+    """
+    return isinstance(_untransformed(tool), FastMCPProviderTool) and _is_of_search(below)
+
+
+async def called_by_search(search: Tool, arguments: Any) -> tuple[Tool, dict[str, Any]]:
+    """Return the tool that a mounted server's search calls, and the tool's arguments.
+
+    If they are unknown before the search runs, return the search itself.
+
+    Args:
+        search: The search's tool that calls tools, as clients see it.
+        arguments: The arguments of the search.
+    """
+    server: Any = None
+    found: Tool | None = search
+    given = arguments
+    while found is not None and isinstance(given, dict):
+        passed = cast("dict[str, Any]", given)
+        layers: list[tuple[Any, Tool | None]] = [(server, found), *[mount async for mount in mounts_below(found)]]
+        server, last = layers[-1]
+        if not _is_of_search(_untransformed(last)):
+            return found, passed
+        if any(isinstance(each, TransformedTool) for _, each in layers):
+            # The transform may have renamed the arguments.
+            break
+        found, given = await server.get_tool(str(passed.get("name"))), cast("Any", passed.get("arguments") or {})
+    return search, arguments
+
+
+def _is_of_search(tool: Tool | None) -> bool:
+    """Return True for a search's tool that calls the tools that its arguments name."""
+    return getattr(getattr(tool, "fn", None), "__module__", "") == BaseSearchTransform.__module__
+
+
 def _untransformed(tool: Tool | None) -> Tool | None:
     while isinstance(tool, TransformedTool):
         tool = tool.parent_tool

@@ -119,7 +119,8 @@ async def signal(server: object, call_id: str, name: str, payload: Any = None) -
     return await parts.signal(call_id, name, payload)
 
 
-def _manager(server: MCPServer[Any], kind: type[ManagerT]) -> ManagerT:
+def manager_of(server: MCPServer[Any], kind: type[ManagerT]) -> ManagerT:
+    """Return the object in which a server keeps its tools, prompts or resources."""
     return getattr(server, part_name(kind))
 
 
@@ -127,15 +128,15 @@ def functions_of(server: MCPServer[Any]) -> Iterator[tuple[str, str, Callable[..
     """Yield each registered function with its kind and name."""
     for tool in tools_of(server):
         yield "tool", tool.name, tool.fn
-    for prompt in _manager(server, PromptManager).list_prompts():
+    for prompt in manager_of(server, PromptManager).list_prompts():
         yield "prompt", prompt.name, prompt.fn
-    for template in _manager(server, ResourceManager).list_templates():
+    for template in manager_of(server, ResourceManager).list_templates():
         yield "resource", template.uri_template, template.fn
 
 
 def takes_tool(server: MCPServer[Any], name: str) -> bool:
     """Return True if no tool has this name yet. Otherwise, log a warning if the server's settings ask for one."""
-    manager = _manager(server, ToolManager)
+    manager = manager_of(server, ToolManager)
     if manager.get_tool(name) is None:
         return True
     if manager.warn_on_duplicate_tools:
@@ -145,17 +146,17 @@ def takes_tool(server: MCPServer[Any], name: str) -> bool:
 
 def tools_of(server: MCPServer[Any]) -> list[Tool]:
     """Return the registered tool objects."""
-    return _manager(server, ToolManager).list_tools()
+    return manager_of(server, ToolManager).list_tools()
 
 
 def tool_of(server: MCPServer[Any], name: str) -> Tool | None:
     """Return a registered tool object, or None."""
-    return _manager(server, ToolManager).get_tool(name)
+    return manager_of(server, ToolManager).get_tool(name)
 
 
 def put_tool(server: MCPServer[Any], tool: Tool) -> None:
     """Register a tool object, which replaces any tool with the same name."""
-    getattr(_manager(server, ToolManager), _tools_name())[tool.name] = tool
+    getattr(manager_of(server, ToolManager), _tools_name())[tool.name] = tool
 
 
 def bus_of(server: MCPServer[Any]) -> SubscriptionBus | None:

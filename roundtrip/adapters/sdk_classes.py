@@ -15,6 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.server.mcpserver.tools import ToolManager
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
 from mcp.server.mcpserver.utilities.func_metadata import func_metadata
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
@@ -205,7 +206,8 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
     )
 
     tools, consent = _AskingTools(installation), installation.consent
-    add_tool, remove_tool = server.add_tool, server.remove_tool
+    manager = finding.manager_of(server, ToolManager)
+    add_tool, remove_tool, get_tool = server.add_tool, server.remove_tool, manager.get_tool
 
     def add_asking_tool(fn: Callable[..., Any], *given: Any, **details: Any) -> None:
         asks = uses_roundtrip(fn)
@@ -221,16 +223,21 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
                 finding.put_tool(server, AskingTool.of(tools.register(fn, spec), tools))
             return
         add_tool(fn, *given, **details)
-        ask_for_consent(name)
+        get_asking_tool(name)
 
-    def ask_for_consent(name: str) -> None:
-        """Let a plain tool ask if it needs consent."""
-        made = finding.tool_of(server, name)
+    def get_asking_tool(name: str) -> SdkTool | None:
+        """Return a tool, which asks if it needs consent, however it arrived.
+
+        The SDK runs the tool that it finds here, so no other thread can replace the tool after the check.
+        """
+        made = get_tool(name)
         if consent is None or made is None or isinstance(made, AskingTool):
-            return
-        if consent.reason(sdk_consent.listing_of(made)) is not None:
-            tool = sdk_consent.consenting(made, installation)
-            finding.put_tool(server, AskingTool.of(tools.adopt(tool), tools))
+            return made
+        if consent.reason(sdk_consent.listing_of(made)) is None:
+            return made
+        asking = AskingTool.of(tools.adopt(sdk_consent.consenting(made, installation)), tools)
+        finding.put_tool(server, asking)
+        return asking
 
     def reasons() -> Iterator[tuple[str, str | None]]:
         for made in finding.tools_of(server):
@@ -240,11 +247,6 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
             elif known.function not in installation.desk.untraced:
                 yield made.name, consent.reason_of(known.spec, known.listing)
 
-    async def call_with_consent(name: str, *given: Any, **named: Any) -> Any:
-        # The tool may have come in a way that does not call `add_tool`.
-        ask_for_consent(name)
-        return await call_tool(name, *given, **named)
-
     def remove_asking_tool(name: str) -> None:
         remove_tool(name)
         if name in tools.tools:
@@ -252,8 +254,7 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
 
     _replace(server, "add_tool", add_asking_tool)
     _replace(server, "remove_tool", remove_asking_tool)
-    call_tool = _explain_context(server.call_tool, ToolError)
-    _replace(server, "call_tool", call_tool if consent is None else call_with_consent)
+    _replace(server, "call_tool", _explain_context(server.call_tool, ToolError))
     _replace(server, "get_prompt", _explain_context(server.get_prompt, ValueError))
     _replace(server, "read_resource", _explain_context(server.read_resource, ResourceError))
     _replace(server, "add_prompt", _reject_asking_objects(server.add_prompt, "prompt"))
@@ -266,8 +267,9 @@ def install_in_mcpserver(server: MCPServer[Any], low_level: LowLevelServer[Any],
     if stored is not None:
         tools.tools.relist = stored.relist
     if consent is not None:
+        _replace(manager, "get_tool", get_asking_tool)
         for made in finding.tools_of(server):
-            ask_for_consent(made.name)
+            get_asking_tool(made.name)
         installation.legs.workers.append(consent_rules.ConsentReport(installation.name, reasons))
 
 

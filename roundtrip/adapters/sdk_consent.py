@@ -8,6 +8,7 @@ from typing import Any
 from mcp.server.mcpserver import Context as SdkContext
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools.base import Tool as SdkTool
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
 from mcp.shared.inbound import x_mcp_header_map
 from mcp_types import InputResponseRequestParams
 from mcp_types import Tool as WireTool
@@ -94,14 +95,20 @@ class _SdkToolFunction(AskingFunction):
 
 
 class _RawArguments(ArgumentReader):
-    """Reader that checks a client's arguments as the SDK does, and returns them unchanged."""
+    """Reader that checks a client's arguments as the SDK does, and returns them without those that the SDK drops."""
 
     def __init__(self, tool: SdkTool) -> None:
         super().__init__(tool.fn_metadata)
         # A subclass may take other arguments than its function.
         self._tool = tool if type(tool).run is SdkTool.run else None
+        model = tool.fn_metadata.arg_model
+        names = [info.validation_alias or name for name, info in model.model_fields.items()]
+        self._names = {name for name in names if isinstance(name, str)}
+        # The author may have made a model that takes more arguments, or takes them in other ways.
+        is_usual = self._tool is not None and model.model_config == ArgModelBase.model_config
+        self._drops_others = is_usual and len(self._names) == len(names)
 
-    __slots__ = ("_tool",)
+    __slots__ = ("_drops_others", "_names", "_tool")
 
     @override
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,7 +117,7 @@ class _RawArguments(ArgumentReader):
                 self._tool.fn_metadata.validate_arguments(dict(arguments))
             except ValidationError as error:
                 raise _rejection(self._tool, error, mistakes_in(error)) from None
-        return dict(arguments)
+        return {name: value for name, value in arguments.items() if not self._drops_others or name in self._names}
 
 
 def _rejection(tool: SdkTool, error: ValidationError, text: str) -> ArgumentsRejected:

@@ -16,7 +16,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from pydantic import BaseModel, Json, SecretBytes, SecretStr, ValidationError, WithJsonSchema
 from pydantic.fields import FieldInfo
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError, SchemaValidator, core_schema
 from typing_extensions import is_typeddict
 
 from roundtrip.on_demand import load_on_use
@@ -31,6 +31,9 @@ load_on_use(globals(), "roundtrip.tools.schema_checks")
 _MAX_MISTAKE_CHARS = 2000
 _PYDANTIC_CALLER: Final = "pydantic._internal._validate_call"
 """Pydantic module that checks the arguments of a prompt or template before calling its function."""
+
+LAZY_ITERATOR = cast("type[Any]", type(SchemaValidator(core_schema.generator_schema()).validate_python(())))
+"""Class of pydantic's values for `Iterable` and `Generator`, whose items are validated when code iterates over them."""
 
 _JSON_TEXT = cast("type[Any]", Json)
 _TEXTS: tuple[type, ...] = (str, bytes, bytearray, pathlib.PurePath, SecretStr, SecretBytes, _JSON_TEXT)
@@ -85,11 +88,12 @@ class ArgumentReader:
         check: Validates the arguments exactly as the client sent them. If set, strings are not parsed as JSON.
     """
 
-    __slots__ = ("_check", "_fields", "_json_fields", "_model", "names")
+    __slots__ = ("_check", "_fields", "_is_lazy", "_json_fields", "_model", "names")
 
     def __init__(self, metadata: FuncMetadata, check: Callable[[object], None] | None = None) -> None:
         self._check = check
         self._model = metadata.arg_model
+        self._is_lazy = _has_iterator(self._model.__pydantic_core_schema__)
         fields = self._model.model_fields
         self._fields = tuple((field, _parameter_of(field, info)) for field, info in fields.items())
         # Clients may send a list or an object as JSON text.
@@ -143,7 +147,36 @@ class ArgumentReader:
         elif self._check is not None:
             self._check(arguments)
         model = self._model.model_validate(given)
-        return {output: getattr(model, field) for field, output in self._fields}
+        values = {output: getattr(model, field) for field, output in self._fields}
+        return without_iterators(values) if self._is_lazy else values
+
+
+def without_iterators(value: Any) -> Any:
+    """Return a validated value with a list in place of each of pydantic's iterators, which can be read only once.
+
+    Raises:
+        ValidationError: An item does not match the input schema.
+    """
+    if isinstance(value, LAZY_ITERATOR):
+        return [without_iterators(item) for item in value]
+    if type(value) is dict:
+        return {key: without_iterators(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(without_iterators, value))
+    if _is_model(type(value)):
+        fields = type(value).model_fields if isinstance(value, BaseModel) else value.__dataclass_fields__
+        for name in fields:
+            # The class may be frozen.
+            object.__setattr__(value, name, without_iterators(getattr(value, name)))
+    return value
+
+
+def _has_iterator(schema: object) -> bool:
+    """Return True if pydantic returns an iterator for a part of a core schema."""
+    if isinstance(schema, dict):
+        parts = cast("dict[str, Any]", schema)
+        return parts.get("type") == "generator" or any(map(_has_iterator, parts.values()))
+    return isinstance(schema, list | tuple) and any(map(_has_iterator, cast("list[Any]", schema)))
 
 
 def _parse(text: str) -> object:

@@ -20,9 +20,8 @@ from roundtrip.questions.markers import NOTHING, Elicit, ExternalMarker, Marker
 from roundtrip.text import printable, quoted
 from roundtrip.untrusted import mapping_of
 
-_MAX_VALUE_CHARS: Final = 200
-_MAX_CONSENT_CHARS: Final = 2000
-"""Maximum number of characters shown for one value, and for one value if the author wrote no question."""
+_MAX_VALUE_CHARS: Final = 2000
+"""Maximum number of characters shown for one value."""
 _MAX_NAME_CHARS: Final = 100
 _MAX_QUESTION_CHARS: Final = 20_000
 """Maximum number of characters in a question that the author did not write."""
@@ -130,7 +129,7 @@ class ToolConfirmation(NamedTuple):
 
         Values stay in quotes and on one line, so that the writer of the arguments cannot rewrite the question.
         """
-        shown = _long if self.is_consent else _short if self.approve is None else _whole
+        shown = _shortened if self.approve is None else _whole
         listed = [f"{_label(name)}: {shown(value)}" for name, value in arguments.items()]
         question_text = _FORMATTER.vformat(self.template, (), arguments)
         text = "\n".join([question_text, "", *listed]).rstrip()
@@ -171,7 +170,7 @@ def _label(name: str) -> str:
 
 
 def _whole(value: Any) -> str:
-    """Return a value's complete text, for an approver who did not write the value."""
+    """Return a value's complete text, which approvers must see because they did not write the value."""
     if isinstance(value, str):
         return quoted(value)
     return printable(str(value)) if isinstance(value, _PLAIN) else _as_json(_with_all_fields(value))
@@ -189,17 +188,13 @@ def _with_all_fields(value: Any) -> Any:
     return value
 
 
-def _short(value: Any, limit: int = _MAX_VALUE_CHARS) -> str:
+def _shortened(value: Any) -> str:
+    """Return a value's text, truncated if it is long."""
     if isinstance(value, str):
         # Truncate before quoting, so that no escape sequence is cut.
-        return quoted(value[:limit]) + _omission_note(len(value), limit)
-    text = printable(str(value)) if isinstance(value, _PLAIN) else _as_json(value)
-    return text[:limit] + _omission_note(len(text), limit)
-
-
-def _long(value: Any) -> str:
-    """Return a long text, for a question that shows nothing but the arguments."""
-    return _short(_with_all_fields(value), _MAX_CONSENT_CHARS)
+        return quoted(value[:_MAX_VALUE_CHARS]) + _omission_note(len(value), _MAX_VALUE_CHARS)
+    text = _whole(value)
+    return text[:_MAX_VALUE_CHARS] + _omission_note(len(text), _MAX_VALUE_CHARS)
 
 
 def _omission_note(length: int, limit: int) -> str:

@@ -127,6 +127,12 @@ def late(mcp: FastMCP[Any], *transforms: Transform, has_install: bool = False, *
     return child
 
 
+def searched(child: FastMCP[Any], search: type[BM25SearchTransform | RegexSearchTransform]) -> FastMCP[Any]:
+    """Return a mounted server that has a search of its own."""
+    child.add_transform(search())
+    return child
+
+
 def by_files(mcp: FastMCP[Any], fn: Function) -> None:
     with TemporaryDirectory() as folder:
         imports = f"from fastmcp.tools import tool\nfrom tests.interaction.adapters.arrivals import {fn.__name__} as fn"
@@ -216,6 +222,18 @@ WAYS: dict[str, Callable[[FastMCP[Any], Function], object]] = {
     )(fn),
     "behind a search": lambda mcp, fn: late(mcp, BM25SearchTransform()).tool(fn, name="t"),
     "behind a search by pattern": lambda mcp, fn: late(mcp, RegexSearchTransform()).tool(fn, name="t"),
+    "behind a search of child": lambda mcp, fn: searched(late(mcp), BM25SearchTransform).tool(fn, name="t"),
+    "behind a search of grandchild": lambda mcp, fn: searched(late(late(mcp)), RegexSearchTransform).tool(fn, name="t"),
+    "behind a search of installed child": lambda mcp, fn: searched(
+        late(mcp, has_install=True), RegexSearchTransform
+    ).tool(fn, name="t"),
+    "in child of a searched child": lambda mcp, fn: late(searched(late(mcp), BM25SearchTransform)).tool(fn, name="t"),
+    "behind a renamed search of child": lambda mcp, fn: searched(
+        late(mcp, ToolTransform({"call_tool": ToolTransformConfig(name="renamed")})), BM25SearchTransform
+    ).tool(fn, name="t"),
+    "behind two searches": lambda mcp, fn: searched(
+        late(mcp, RegexSearchTransform(call_tool_name="outer")), BM25SearchTransform
+    ).tool(fn, name="t"),
     "behind a code mode": lambda mcp, fn: late(mcp, CodeMode(sandbox_provider=Sandbox())).tool(fn, name="t"),
     "provider": lambda mcp, fn: mcp.add_provider(Tools(made(fn))),
     "provider with namespace": lambda mcp, fn: mcp.add_provider(Tools(made(fn)), namespace="n"),
@@ -251,6 +269,8 @@ HIDDEN: Final = ("t", "n_t", "alias", "defaulted")
 CALLING: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "defaulted": lambda given: {},
     "call_tool": lambda given: {"name": "t", "arguments": given},
+    "renamed": lambda given: {"name": "t", "arguments": given},
+    "outer": lambda given: {"name": "call_tool", "arguments": {"name": "t", "arguments": given}},
     "execute": lambda given: {"code": "call t"},
     "get_prompt": lambda given: {"name": "t", "arguments": {name: str(value) for name, value in given.items()}},
     "read_resource": lambda given: {"uri": f"files://{next(iter(given.values()), 666)}"},

@@ -124,6 +124,27 @@ async def test_tools_that_the_author_calls_are_covered(mode: str) -> None:
 
 
 @each_mode
+@pytest.mark.parametrize("has_install", [False, True])
+async def test_mounted_search_asks_about_the_tool_it_calls(mode: str, has_install: bool) -> None:
+    shop, child = Shop(), FastMCP[Any]("child")
+    if has_install:
+        install(child, keys=KEYS[:1])
+        child.tool(roundtrip.tool(confirm="Sure?")(shop.own), name="own")
+    child.tool(shop.delete)
+    child.tool(shop.delete, name="read", annotations=READS)
+    child.add_transform(BM25SearchTransform())
+    shop.mcp.mount(child, namespace="n")
+    for name, question in {"delete": 'Allow "delete" to run?', "read": None, "own": "Sure?"}.items():
+        if name != "own" or has_install:
+            await shop.call("n_call_tool", mode, name=name, arguments={"path": "a"})
+            assert shop.take() == ([question] if question else [], ["a"])
+    await shop.call("n_call_tool", mode, accepts=False, name="delete", arguments={"path": "a"})
+    # What the search calls is unknown.
+    await shop.call("n_call_tool", mode, accepts=False, name="unknown", arguments={})
+    assert shop.take() == (['Allow "delete" to run?', 'Allow "n_call_tool" to run?'], [])
+
+
+@each_mode
 async def test_each_server_decides_about_its_own_tools(mode: str) -> None:
     shop = Shop()
     shop.mcp.tool(shop.delete)

@@ -136,7 +136,7 @@ async def test_arguments_cannot_forge_or_reorder_lines_of_the_confirmation() -> 
         r'path: "/etc\n\npath: /tmp/a"',
         r'note: "ok\r\npath: /tmp/b\u2028\u202egnp"',
     ]
-    template = await user.call("order", {"path": "{path.__class__} {0}", "note": "x" * 200 + "and all backups"})
+    template = await user.call("order", {"path": "{path.__class__} {0}", "note": "x" * 2000 + "and all backups"})
     assert template.asked[0].startswith('Delete "{path.__class__} {0}"?')
     assert template.asked[0].endswith('x"... (and 15 more characters)')
 

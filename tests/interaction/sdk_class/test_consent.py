@@ -1,10 +1,11 @@
 """Consent on `Server` and `MCPServer`: a tool that may destroy asks its user before it runs."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import pytest
+from fastmcp import FastMCP
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import Context as SdkContext
@@ -14,6 +15,7 @@ from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server, tool
 from roundtrip.adapters import finding
+from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install
 from roundtrip.testing import ACCEPT, DECLINE, User
 from tests.kit.shops import KEY
@@ -165,10 +167,37 @@ async def test_tools_of_the_sdk_run_themselves() -> None:
     assert [block.text for block in result.content] == ["mcp.server.mcpserver.context"] * 2
 
 
+async def test_tool_that_arrives_during_its_call_asks() -> None:
+    done: list[str] = []
+
+    class Late(MCPServer[Any]):
+        async def call_tool(self, name: str, *given: Any, **named: Any) -> Any:
+            finding.put_tool(self, SdkTool.from_function(done.append, name=name))
+            return await super().call_tool(name, *given, **named)
+
+    server = Late("files")
+    install(server, keys=[KEY], consent="destructive")
+    call = await User(server, {yes: DECLINE}).call("delete", object="a")
+    assert (len(call.asked), done) == (1, [])
+
+
 async def test_invalid_arguments_are_rejected_before_anybody_is_asked() -> None:
     files = Files("mcpserver")
     rejected = await User(files.server, {yes: ACCEPT}, allow_unused=True).call("delete", path=["a"])
     assert (rejected.asked, files.done) == ([], [])
+
+
+@each_kind
+async def test_question_shows_only_arguments_that_the_tool_takes(kind: str) -> None:
+    files = Files(kind)
+
+    def move(path: str, copy: bool) -> str:
+        return f"{path} {copy}"
+
+    files.server.add_tool(move, "move_all")
+    sent = {"path": "a", "copy": False, "dry_run": True, "field_copy": True}
+    call = await User(files.server, {yes: ACCEPT}).call("move_all", sent)
+    assert (call.asked, call.text) == (['Allow "move_all" to run?\n\npath: "a"\ncopy: False'], "a False")
 
 
 async def test_question_cannot_be_rewritten_by_arguments() -> None:
@@ -186,6 +215,23 @@ async def test_question_cannot_be_rewritten_by_arguments() -> None:
     assert shown.endswith('bbb"... (and 1015 more characters)')
     assert "\n" not in shown
     del write
+
+
+@pytest.mark.parametrize("kind", ["server", "mcpserver", "fastmcp"])
+async def test_question_does_not_consume_arguments(kind: str) -> None:
+    server: Any = Server("files", keys=[KEY])
+    if kind != "server":
+        server = MCPServer[Any]("files") if kind == "mcpserver" else FastMCP[Any]("files")
+        (install if kind == "mcpserver" else install_in_fastmcp)(server, keys=[KEY])
+    kept: list[str] = []
+
+    @tool(confirm="Keep {paths}?")
+    def clean(paths: Iterable[str]) -> None:
+        kept.extend(paths)
+
+    server.tool()(clean)
+    call = await User(server, {yes: ACCEPT}).call("clean", paths=["a"])
+    assert (call.asked, kept) == (['Keep ["a"]?\n\npaths: ["a"]'], ["a"])
 
 
 async def test_low_level_server_rejects_consent() -> None:

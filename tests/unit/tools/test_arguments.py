@@ -4,13 +4,13 @@ import dataclasses
 import datetime
 import enum
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import product
 from typing import Annotated, Any, Literal, NewType, cast
 
 import pytest
 from mcp.server.mcpserver.utilities.func_metadata import func_metadata
-from pydantic import BaseModel, Field, Json, RootModel, SecretStr, ValidationError
+from pydantic import BaseModel, Field, Json, RootModel, SecretStr, ValidationError, create_model
 from typing_extensions import TypeAliasType, TypedDict
 
 from roundtrip.tools.arguments import ArgumentReader, mistakes_in
@@ -98,6 +98,25 @@ def test_a_value_of_the_type_is_taken_in_both_modes() -> None:
         assert read(annotation, sent, strict=True) == received
 
     check_each(EXACT, check)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lazy:
+    items: Iterable[int]
+
+
+def test_iterators_are_read_once_and_in_full() -> None:
+    lazy: list[Any] = [Iterable[int], Generator[int, None, None] | None, list[Iterable[int]], dict[str, Iterable[int]]]
+    sent: list[Any] = [["1"], ["1"], [["1"]], {"x": ["1"]}]
+    assert [read(annotation, value) for annotation, value in zip(lazy, sent, strict=True)] == [
+        [1],
+        [1],
+        [[1]],
+        {"x": [1]},
+    ]
+    assert read(tuple[Lazy, ...], [{"items": ["1"]}])[0] == Lazy([1])
+    assert read(create_model("Model", items=(Iterable[int], ...)), {"items": ["1"]}).items == [1]
+    assert isinstance(raised(read, Iterable[int], ["x"]), ValidationError)
 
 
 MODELS: list[Any] = [
