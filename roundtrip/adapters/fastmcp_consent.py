@@ -40,6 +40,7 @@ from roundtrip.tools.consent_rules import CONFIRMED, ConsentPolicy, ConsentRepor
 from roundtrip.tools.options import ToolSpec
 from roundtrip.tools.registered import asking_function
 
+_RUNS_CODE: Final = "because they run programs"
 _MAX_FUNCTIONS: Final = 1000
 _FASTMCP_TRANSFORMS: Final = "fastmcp.server.transforms."
 """Start of the modules with FastMCP's own tools that search tools, call tools, and read prompts and resources."""
@@ -184,7 +185,9 @@ class ConsentingServer:
         function = None if names.runs_own_code(tool) else own_function(tool, below)
         if function is not None and (function.confirm is not None or function.waives_consent):
             return None
-        return self._consent.reason(tool.to_mcp_tool(), is_foreign=not isinstance(below, names.FunctionTool))
+        found = self._consent.reason(tool.to_mcp_tool(), is_foreign=not isinstance(below, names.FunctionTool))
+        # The rule cannot see which tools a program calls.
+        return found or (_RUNS_CODE if names.runs_client_code(below) else None)
 
     def function_of(self, tool: names.Tool, below: names.Tool | None) -> FastMcpFunction | None:
         """Return the function with which a tool asks; None if it asks nothing."""

@@ -303,6 +303,13 @@ def _is_of_search(tool: Tool | None) -> bool:
     return getattr(getattr(tool, "fn", None), "__module__", "") == BaseSearchTransform.__module__
 
 
+def runs_client_code(tool: Tool | None) -> bool:
+    """Return True for the tool of FastMCP's code mode that runs a program, which may call any other tool."""
+    fn: Any = getattr(tool, "fn", None)
+    where = f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', '')}"
+    return where.startswith("fastmcp.experimental.transforms.code_mode.CodeMode.")
+
+
 def _untransformed(tool: Tool | None) -> Tool | None:
     while isinstance(tool, TransformedTool):
         tool = tool.parent_tool

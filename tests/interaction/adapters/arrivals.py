@@ -41,7 +41,7 @@ from roundtrip import Elicit, InvalidSignature
 from roundtrip.fastmcp import install
 from roundtrip.testing.networks.fleet import KEYS
 
-__all__ = ["TRIED", "WAYS", "ask_count", "confirmed_plain", "filled", "outcome_of", "server"]
+__all__ = ["TRIED", "WAYS", "Sandbox", "ask_count", "confirmed_plain", "filled", "outcome_of", "server"]
 
 RAN: list[Any] = []
 Function = Callable[..., Any]

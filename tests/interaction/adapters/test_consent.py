@@ -8,6 +8,7 @@ from fastmcp import Client, Context, FastMCP
 from fastmcp.apps import FastMCPApp
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.exceptions import ToolError
+from fastmcp.experimental.transforms.code_mode import CodeMode
 from fastmcp.server import create_proxy
 from fastmcp.server.middleware import Middleware
 from fastmcp.server.providers.addressing import hashed_backend_name
@@ -26,7 +27,7 @@ from roundtrip.fastmcp import install
 from roundtrip.install import install as install_in_sdk
 from roundtrip.ledger import MemoryLedger
 from roundtrip.testing.networks.fleet import KEYS
-from tests.interaction.adapters.arrivals import WAYS, free, outcome_of
+from tests.interaction.adapters.arrivals import WAYS, Sandbox, free, outcome_of
 from tests.kit.hosts import hosted
 from tests.kit.page_users import BASE, KEY, Browser, client_of, handle_in, link_in, reader, text_of, user_of
 from tests.kit.peer import peers
@@ -121,6 +122,17 @@ async def test_tools_that_the_author_calls_are_covered(mode: str) -> None:
     await shop.call("call_tool", mode, name="delete", arguments={"path": "found"})
     await shop.call("call_tool", mode, name="reads", arguments={})
     assert shop.take() == (['Allow "delete" to run?'], ["found", "inner"])
+
+
+@each_mode
+async def test_program_asks_whatever_the_rule_says(mode: str) -> None:
+    shop = Shop("marked")
+    shop.mcp.tool(lambda: shop.delete("a"), name="t")
+    shop.mcp.add_transform(CodeMode(sandbox_provider=Sandbox()))
+    for accepts, done in {False: [], True: ["a"]}.items():
+        await shop.call("search", mode, accepts=accepts, query="t")
+        await shop.call("execute", mode, accepts=accepts, code="t()")
+        assert shop.take() == (['Allow "execute" to run?'], done)
 
 
 @each_mode
