@@ -33,7 +33,7 @@ def run(arguments: Namespace) -> int:
     if not token.isascii() or not token.isprintable() or " " in token:
         raise CommandFailed("the token must be one word of printable ASCII")
     inbox = _RemoteInbox(base, token)
-    if arguments.action == "list":
+    if arguments.action in ("list", "ls"):
         return _list(inbox, arguments)
     if not arguments.approval:
         raise CommandFailed("ID must not be empty")

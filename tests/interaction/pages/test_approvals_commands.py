@@ -55,7 +55,7 @@ async def test_inbox_lists_shows_and_decides(
             assert await run("inbox", "list", url, *options) == 0
             assert capsys.readouterr() == (out, "roundtrip inbox: no approval waits for you\n")
         asked = [await client.call_tool("refund", {"amount": number, "note": "\x1b[2J"}) for number in range(3)]
-        assert await run("inbox", "list", url) == 0
+        assert await run("inbox", "ls", url) == 0
         listed = capsys.readouterr().out
         assert "Refund 0?" in listed
         assert "\x1b" not in listed
