@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 INBOX_PATH: Final = "/approvals"
 API_PATH: Final = f"{INBOX_PATH}/api"
+_CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}
+_LOGIN: Final = "the server redirected to a login; authenticate= must also read `Authorization: Bearer`"
 _MAX_HEADING_CHARS: Final = 200
 _MAX_REASON_CHARS: Final = 2000
 _API_FACTS: Final = ("id", "message", "by", "tool", "caller", "opened", "until", "state", "when", "who", "reason")
@@ -199,7 +201,7 @@ class InboxSite(PageSite):
         reader = await self._approvals.reader(request)
         if not isinstance(reader, Reader):
             # A program cannot follow a login redirect.
-            return self._json({"error": "authentication is required"}, 401, {"WWW-Authenticate": "Bearer"})
+            return self._json({"error": "authentication is required" if reader is None else _LOGIN}, 401, _CHALLENGE)
         try:
             return await self._serve_api(request, reader)
         except CallsUnavailable:

@@ -3,7 +3,8 @@
 The file contains one object that maps question names to answers, or a list of objects. Each object in the list has an
 `answer`. It can also have a `name` and a `message`, which is a regular expression. If an entry has no name and no
 message, it answers the next question that no other entry matches. In the live era, names are not sent, so an entry that
-has only a `name` also answers the next question.
+has only a `name` also answers the next question. An entry for a confirmation, `confirm:TOOL`, never does: it answers
+only the first question of a call of this tool, if the question has no fields.
 """
 
 import json
@@ -40,6 +41,7 @@ from roundtrip.client.terminal import Terminal
 from roundtrip.machine.journal import ACTIONS
 from roundtrip.questions.fields import FieldInvalid
 from roundtrip.text import printable
+from roundtrip.tools.confirmation import consent_key
 from roundtrip.untrusted import mapping_of
 
 DECLINED: Final = ErrorData(code=INVALID_REQUEST, message="The user declined to answer")
@@ -70,9 +72,9 @@ class AnswerFile:
     def __init__(self, entries: list[_AnswerEntry]) -> None:
         self._entries = entries
 
-    def find(self, params: _AskingParams, key: str | None) -> tuple[_AnswerEntry | None, str]:
+    def find(self, params: _AskingParams, key: str | None, consent: str = "") -> tuple[_AnswerEntry | None, str]:
         """Return the entry that answers a question, and the question's description for error messages. In the live era,
-        `key` is None.
+        `key` is None, and `consent` is the name that a confirmation would have here.
         """
         if isinstance(params, CreateMessageRequestParams):
             blocks = [block for sent in reversed(params.messages) for block in sent.content_as_list]
@@ -81,17 +83,31 @@ class AnswerFile:
             message = params.message
         short = message if len(message) <= _MAX_MESSAGE_CHARS else message[:_MAX_MESSAGE_CHARS] + "..."
         name = f"the question {(short if key is None else key)!r}"
-        named = [entry for entry in self._entries if key is not None and entry.name == key]
-        # An entry with another question's name does not answer this question, even if its message matches.
-        others = [entry for entry in self._entries if None in (key, entry.name)]
+        wanted = key if key is not None else consent if _may_confirm(params) else ""
+        named = [entry for entry in self._entries if entry.name == wanted]
+        # An entry with another question's name does not answer this question, even if its message matches. The live era
+        # has no names, but an answer in order must not confirm another tool.
+        others = [one for one in self._entries if one.name is None or (key is None and not _confirms(one.name))]
         matching = [entry for entry in others if entry.message is not None and entry.message.search(message)]
         in_order = [entry for entry in others if entry.message is None and not entry.is_used]
+        if key is None:
+            named = [entry for entry in named if entry.message is None or entry.message.search(message)]
         entry = next(iter([*named, *matching, *in_order]), None)
         if entry is not None:
             entry.is_used = True
-            if key is None and entry.name is not None and entry.message is None:
+            if key is None and entry.name not in (None, wanted) and entry.message is None:
                 name += f" (no names before 2026-07-28, so it got the file's next answer, {entry.name!r})"
         return entry, name
+
+
+def _confirms(name: str) -> bool:
+    return name.startswith(consent_key(""))
+
+
+def _may_confirm(params: _AskingParams) -> bool:
+    if isinstance(params, ElicitRequestFormParams):
+        return not mapping_of(params.requested_schema.get("properties"))
+    return isinstance(params, ElicitRequestURLParams) and params.message.startswith(_APPROVAL_PREFIX)
 
 
 NO_ANSWERS: Final = AnswerFile([])
@@ -136,8 +152,10 @@ def _entry(data: Any, file: str, number: int) -> _AnswerEntry:
 class Answerer:
     """The answerer for one call. It answers one question at a time, even if the server asks several at once."""
 
-    def __init__(self, terminal: Terminal, answers: AnswerFile, roots: Sequence[Root]) -> None:
+    def __init__(self, terminal: Terminal, answers: AnswerFile, roots: Sequence[Root], tool: str | None) -> None:
         self._terminal = terminal
+        self._consent = consent_key(tool or "")
+        """The name of the tool's confirmation, which can only be the first question."""
         self._person = PersonAtTerminal(terminal)
         self._answers = answers
         self._roots = list(roots)
@@ -156,7 +174,8 @@ class Answerer:
         async with self._lock:
             if params is None:
                 return ListRootsResult(roots=self._roots)
-            entry, name = self._answers.find(params, key)
+            entry, name = self._answers.find(params, key, self._consent)
+            self._consent = ""
             if entry is None:
                 answer = await self._ask_person(params, key, name)
             else:

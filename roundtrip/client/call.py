@@ -109,7 +109,7 @@ class _Caller:
     def __init__(self, plan: CallPlan, terminal: Terminal) -> None:
         self._plan = plan
         self._terminal = terminal
-        self._answerer = Answerer(terminal, plan.answers, plan.roots)
+        self._answerer = Answerer(terminal, plan.answers, plan.roots, plan.tool)
         self._time_limit = _TimeLimit(plan.timeout)
         self._failure: CallFailed | None = None
         """A failure in a callback. The callback must not raise the failure, because the server would receive an error

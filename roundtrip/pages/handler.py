@@ -128,8 +128,8 @@ class QuestionPages(PageSite):
             case calls.AskingPage(round_id, questions):
                 token = self._tokens.issue(ticket, subject, round_id, questions)
                 template, values = "question", {"form": form_of_questions(questions), "token": token}
-            case calls.WorkingPage(seconds):
-                template, values = "working", {"seconds": seconds}
+            case calls.WorkingPage(seconds, needs_client):
+                template, values = "working", {"seconds": seconds, "needs_client": needs_client}
             case calls.AwaitingPage(groups, seconds):
                 template, values = "awaiting", {"groups": [printable(group) for group in groups], "seconds": seconds}
             case calls.EndedPage(text, is_error, decisions):

@@ -26,7 +26,7 @@ _SUFFIXES: Final = (".j2", ".jinja", ".jinja2", ".html", ".css")
 """File suffixes of templates. The folder may also contain files from editors and version control."""
 _VALUES: Final[Mapping[str, frozenset[str]]] = {
     "question.html.j2": frozenset({"form", "token", "notice"}),
-    "working.html.j2": frozenset({"seconds", "notice"}),
+    "working.html.j2": frozenset({"seconds", "needs_client", "notice"}),
     "awaiting.html.j2": frozenset({"groups", "seconds", "notice"}),
     "ended.html.j2": frozenset({"text", "is_error", "decisions", "notice"}),
     "closed.html.j2": frozenset(),

@@ -53,7 +53,11 @@ def objection_to_newcomer(newcomer: Identity, running: Sequence[Identity]) -> st
         if newcomer.audience != other.audience:
             return f"its audience is {newcomer.audience!r}, but a running worker's is {other.audience!r}"
         if not _verify_each_other(newcomer.keys, other.keys):
-            return "it and a running worker cannot verify each other's tokens; replace keys with roundtrip keys rotate"
+            return (
+                "it and a running worker cannot verify each other's tokens. If the keys were rotated again before all "
+                "workers were replaced, run roundtrip keys rotate FILE --back, reload, wait for 'replaced all workers' "
+                "and rotate again; otherwise, restart the service, and then replace keys with roundtrip keys rotate"
+            )
     return None
 
 

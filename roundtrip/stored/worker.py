@@ -118,6 +118,8 @@ class CallWorker:
         self._request_legs: dict[str, asyncio.Task[None]] = {}
         """The running legs that were begun by requests; see `begin_for_request`."""
         self._claims: dict[str, CallLease] = {}
+        self._client_readers: set[str] = set()
+        """The tools whose calls have waited for their client; each is logged once."""
         self._is_draining = False
         self._stop_listening = book.store.listen(self._check_changes)
         self._delivery: CallDelivery = (
@@ -327,6 +329,13 @@ class CallWorker:
             raise BodyMistake("a task's leg has no journal")
         claim, journal = leg.claim, to_text(self._book.journals.write(leg.written))
         pause = leg.pause(end, journal, claim.clock())
+        if pause.needs_client and leg.tool not in self._client_readers:
+            self._client_readers.add(leg.tool)
+            logger.info(
+                "tool %r reads its client's request after an answer or an approval, so its calls wait until the client "
+                "asks for the result; read the request before, in a function with Resolve(fn, remember=True)",
+                leg.tool,
+            )
         delivered = frozenset(leg.content.asked.answers)
         pause = self._book.prepare(pause, end, leg.content, claim.call_id)
 

@@ -25,6 +25,7 @@ from roundtrip.client.legs import ERAS, LIVES, Era, LegRequest, LegResult, TaskR
 from roundtrip.client.tasks import question_name
 from roundtrip.machine.call import Transition
 from roundtrip.machine.table import Event, State
+from roundtrip.once.intents import RECALLED_META
 from roundtrip.questions.wire import TICKET
 from roundtrip.revisions import CLIENTS_STOP_AFTER_ROUNDS, FIRST_OF_RETRY_ERA
 from roundtrip.stored.content import split_id
@@ -287,7 +288,10 @@ class User:
             raise LookupError(f"the server has no tool {leg.name!r}; if the test expects this, pass allow_error=True")
         unused = [*script.unused, *(f"the page {visit}" for visit in describe_unused(run.visits, " visits"))]
         if unused and not self._allow_unused:
-            raise Unused(unused, run.conversation.questions, ended=run.conversation.told) from error
+            ended = run.conversation.told
+            if RECALLED_META in (run.conversation.result.meta or {}):
+                ended += ", which is the recalled end of an earlier call; each test needs its own ledger"
+            raise Unused(unused, run.conversation.questions, ended=ended) from error
         return run.conversation
 
     async def _connect(self, run: "_UserCall", stack: AsyncExitStack, tracers: Sequence[Tracer]) -> Carry:

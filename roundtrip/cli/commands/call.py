@@ -33,7 +33,7 @@ questions:
       [{"message": "Which seat", "answer": {"row": "middle"}}, {"answer": "decline"}]
   An answer is the form's content, "accept" (uses the form's defaults; for a page, prints its address), "decline" or
   "cancel"; for a model, {"text": "..."}. The live era sends no names. There, entries with a name and
-  without a message are used in order.
+  without a message are used in order, but "confirm:TOOL" answers only the confirmation of this tool.
 
 tasks:
   If the call becomes a task, the command shows each change of its status, and asks its questions as they arrive. The

@@ -19,6 +19,7 @@ exit codes:
 
 _ACTIONS: Final = {
     "list": "list the approvals that wait for you, oldest first",
+    "ls": "the same as `list`",
     "show": "show one approval",
     "approve": "approve, with an optional reason",
     "reject": "reject, with a reason",
@@ -28,7 +29,7 @@ _ACTIONS: Final = {
 def _configure(parser: OptionsAnywhere) -> None:
     for name, action in add_actions(parser, _ACTIONS):
         action.add_argument("server", metavar="SERVER", help="the address of the server's pages")
-        if name != "list":
+        if name not in ("list", "ls"):
             action.add_argument(
                 "approval", metavar="ID", help="an approval's id, as `list` shows it, or a prefix of it"
             )

@@ -18,6 +18,8 @@ from roundtrip.trace.writing.files import locked_folder_of
 _KEY_BYTES: Final = 32
 _MAX_AGE_SECONDS: Final = 3600.0
 _REPORTS: Final = {
+    0: "Back to step 1 of 3: the old key signs again, and the new key only verifies.\n"
+    "Roll out the file to all instances. When all have it, run `rotate` again for step 2.",
     1: "Step 1 of 3: added a key, which only verifies.\n"
     "Roll out the file to all instances. When all have it, run `rotate` again for step 2.",
     2: "Step 2 of 3: the new key signs, and the old key verifies.\n"
@@ -38,6 +40,7 @@ rotation:
        --max-age, and run `rotate` again
     3  drop the old key; then roll out the file to all instances
   An instance reads the file when it starts. `roundtrip serve` with several workers also reads it on SIGHUP.
+  If step 2 ran before all instances had the file of step 1, `rotate --back` returns to step 1.
 
 exit codes:
   0  done
@@ -66,6 +69,7 @@ def _configure(parser: OptionsAnywhere) -> None:
     rotate.add_argument(
         "--step", type=int, choices=(1, 2, 3), help="fail unless this is the next step; for scripts that may run twice"
     )
+    rotate.add_switch("--back", "return from step 2 to step 1, because an instance does not have the new key yet")
     rotate.add_switch("--force", "drop the old key anyway; calls with its tokens are lost")
     show = actions.add_parser("show", help="list the keys", description="List the keys without revealing them.")
     show.add_argument("file", metavar="FILE", help="the key file")
@@ -83,9 +87,11 @@ def _run(arguments: Namespace) -> int:
         step = 1 if keys.other is None else 2 if keys.other.role is Role.NEXT else 3
         if arguments.step not in (None, step):
             raise CommandFailed(f"--step must be the next step, {step}, got {arguments.step}")
-        keys = _next_keys(keys, max_age=arguments.max_age, force=arguments.force)
+        if arguments.back and step != 3:
+            raise CommandFailed(f"--back must follow step 2, but the next step is {step}")
+        keys = _next_keys(keys, max_age=arguments.max_age, force=arguments.force, goes_back=arguments.back)
         _replace(path, keys.text())
-    print(_REPORTS[step].format(max_age=arguments.max_age))
+    print(_REPORTS[0 if arguments.back else step].format(max_age=arguments.max_age))
     _show(keys)
     return 0
 
@@ -134,14 +140,16 @@ def write_new_key(path: Path, key: str | None = None) -> None:
         os.link(temporary, path)
 
 
-def _next_keys(keys: KeyFile, *, max_age: float, force: bool) -> KeyFile:
-    """Return the keys after the next rotation step."""
+def _next_keys(keys: KeyFile, *, max_age: float, force: bool, goes_back: bool) -> KeyFile:
+    """Return the keys after the next rotation step, or after going back from step 2 to step 1."""
     signing, other = keys
     now = _now()
     if other is None:
         return KeyFile(signing, RoledKey(Role.NEXT, _new_key(), now))
     if other.role is Role.NEXT:
         return KeyFile(RoledKey(Role.SIGNS, other.key, now), RoledKey(Role.FORMER, signing.key, now))
+    if goes_back:
+        return KeyFile(RoledKey(Role.SIGNS, other.key, now), RoledKey(Role.NEXT, signing.key, now))
     remaining = (other.since + timedelta(seconds=max_age) - now).total_seconds()
     if remaining > 0 and not force:
         raise CommandFailed(

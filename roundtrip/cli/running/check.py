@@ -1,6 +1,5 @@
 """Run `roundtrip check`."""
 
-import importlib
 import sys
 import time
 from argparse import Namespace
@@ -13,6 +12,7 @@ from roundtrip.checking.checking import check_calls
 from roundtrip.checking.reports import CheckResult, Verdict, as_data, as_text, summary
 from roundtrip.cli.command import CommandFailed
 from roundtrip.cli.commands.check import ASKS_AGAIN, NOT_CHECKED
+from roundtrip.cli.running.loading import load_module
 from roundtrip.cli.running.rehearsing import load_for_rehearsal, rehearse
 from roundtrip.cli.trace.sources import json_text, load
 from roundtrip.errors import RoundtripError
@@ -62,12 +62,12 @@ def _load(target: str, overrides: str | None) -> Attached:
         return server
     name, colon, attribute = overrides.rpartition(":")
     if not colon or not name or not attribute:
-        raise CommandFailed(f"--overrides must be MODULE:NAME, got {overrides!r}")
+        raise CommandFailed(f"--overrides must be MODULE:NAME or FILE.py:NAME, got {overrides!r}")
     try:
-        replacements: object = getattr(importlib.import_module(name), attribute)
+        replacements: object = getattr(load_module(name, reuses=True), attribute)
         if not isinstance(replacements, Mapping):
-            raise CommandFailed(f"--overrides {overrides!r} must be a mapping of functions to functions")
+            raise CommandFailed("the value must map functions to functions")
         server.overrides.update_all(cast("Mapping[Callable[..., Any], Callable[..., Any]]", replacements))
-    except (ImportError, AttributeError, KeyError, RoundtripError) as error:
+    except (CommandFailed, AttributeError, KeyError, RoundtripError) as error:
         raise CommandFailed(f"--overrides {overrides!r}: {error.args[0] if error.args else error}") from error
     return server

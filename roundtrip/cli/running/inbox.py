@@ -33,7 +33,7 @@ def run(arguments: Namespace) -> int:
     if not token.isascii() or not token.isprintable() or " " in token:
         raise CommandFailed("the token must be one word of printable ASCII")
     inbox = _RemoteInbox(base, token)
-    if arguments.action == "list":
+    if arguments.action in ("list", "ls"):
         return _list(inbox, arguments)
     if not arguments.approval:
         raise CommandFailed("ID must not be empty")
@@ -103,16 +103,16 @@ class _RemoteInbox:
         except (httpx2.HTTPError, TooLarge) as error:
             reason = str(error) if isinstance(error, TooLarge) else type(error).__name__
             raise CommandFailed(f"cannot reach the server: {reason}") from error
+        fields = body or {}
+        reason = f": {printable(str(fields['error']))}" if "error" in fields else ""
         if status == 401:
-            raise CommandFailed("the server does not accept the token")
+            raise CommandFailed(f"the server does not accept the token{reason}")
         if body is None and status in (200, 404):
             raise CommandFailed("the server has no inbox at this address: it did not answer with JSON")
-        fields = body or {}
         if status in (404, 409) and "error" in fields:
             return None
         if status != 200:
-            reason = printable(str(fields.get("error", "")))
-            raise CommandFailed(f"the server answered with status {status}{f': {reason}' if reason else ''}")
+            raise CommandFailed(f"the server answered with status {status}{reason}")
         return fields
 
 

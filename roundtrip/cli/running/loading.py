@@ -33,6 +33,7 @@ from roundtrip.switches import OWN, RUN_TASKS_VARIABLE
 from roundtrip.text import printable, suggestion
 
 _TARGETS: Final = "write MODULE:SERVER, such as shop.app:server or shop.py:server, or a file with one server, shop.py"
+_FILE_PREFIX: Final = "roundtrip_target_"
 _MAX_CAUSES: Final = 5
 _MAX_LISTED_FILES: Final = 5
 
@@ -181,7 +182,7 @@ def _load(text: str, server_kind: _ServerKind) -> FoundServer:
 
 def _find(target: _NamedServer, server_kind: _ServerKind) -> FoundServer:
     text, kind, fits = target.text, server_kind.kind, server_kind.fits
-    module = _import_file(Path(target.module)) if _is_file(target.module) else _import_module(target.module)
+    module = load_module(target.module)
     servers = {name: value for name, value in vars(module).items() if fits(value)}
     if target.attribute is None:
         name = _only_server(target.module, module, servers, server_kind)
@@ -270,6 +271,19 @@ def _call_maker(target: str, make: Callable[[], object]) -> object:
         raise CommandFailed(f"{target!r} failed: {_error_text(error)}") from error
 
 
+def load_module(name: str, *, reuses: bool = False) -> ModuleType:
+    """Load a module or a file. With `reuses`, do not run a file again that was loaded before.
+
+    Raises:
+        CommandFailed: The module is missing or fails.
+    """
+    if not _is_file(name):
+        return _import_module(name)
+    path = str(Path(name).resolve())
+    loaded = (module for module in [*sys.modules.values()] if getattr(module, "__file__", None) == path)
+    return (next(loaded, None) if reuses else None) or _import_file(Path(name))
+
+
 def _is_file(name: str) -> bool:
     return name.endswith(".py") or "/" in name or "\\" in name
 
@@ -291,7 +305,7 @@ def _import_file(path: Path) -> ModuleType:
         hint = f"{str(path.parent)!r} has {', '.join(map(repr, others[:_MAX_LISTED_FILES]))}" if others else _TARGETS
         near = suggestion(path.name, others, before=str(path.with_name("_"))[:-1])
         raise CommandFailed(f"no file {str(path)!r}{near or f'; {hint}'}")
-    name = f"roundtrip_target_{path.stem}"
+    name = f"{_FILE_PREFIX}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
         raise CommandFailed(f"{str(path)!r} is not a Python file")
@@ -299,13 +313,26 @@ def _import_file(path: Path) -> ModuleType:
     _make_importable(path.resolve().parent)
     module = importlib.util.module_from_spec(spec)
     # Register the module before it runs, because annotations are evaluated in the module that `sys.modules` contains.
-    sys.modules[name] = module
+    names = [name, path.stem] if _is_import_of(path.stem, path) else [name]
+    sys.modules.update(dict.fromkeys(names, module))
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        del sys.modules[name]
+        for name in names:
+            sys.modules.pop(name, None)
         raise CommandFailed(f"importing {str(path)!r} failed: {_error_text(error)}") from error
     return module
+
+
+def _is_import_of(name: str, path: Path) -> bool:
+    """Return True if `import name` would run this file. It must then not run again, with a second server."""
+    if getattr(sys.modules.get(name), "__name__", "").startswith(_FILE_PREFIX):
+        # This process loaded a file with this name before.
+        del sys.modules[name]
+    if name in sys.modules or not name.isidentifier():
+        return False
+    found = importlib.util.find_spec(name)
+    return found is not None and found.origin is not None and Path(found.origin).resolve() == path.resolve()
 
 
 def _make_importable(folder: Path) -> None:

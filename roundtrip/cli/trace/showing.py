@@ -206,6 +206,9 @@ class _CallView:
             event, outcome = f"waited {' or '.join(awaited)}", outcome.replace("answered", "continued", 1)
             if outcome == "not continued":
                 outcome = "but the call ended first" if self._call.is_over else "and is still waiting"
+        elif not asked.questions and (began := round_.serving.began) is not None and began.era == "task":
+            event = "waited for a request from its client" + (" or its next try" if asked.by == "body" else "")
+            outcome = outcome.replace("answered", "continued", 1)
         elif asked.questions or asked.by != "resolvers":
             event = f"asked by {by}{channel_text(asked)}"
         else:

@@ -22,6 +22,10 @@ _SAME_KEYS: Final = (
     "has request_state_security=RequestStateSecurity(keys=...)"
 )
 
+_ONE_LEDGER: Final = (
+    "exactly_once= and once_per= need one ledger for all instances: partial(make_server, ledger=ledger)"
+)
+
 
 class _InstanceSwitch:
     """A network that may switch instances before a leg. The new instance must continue the call."""
@@ -250,9 +254,10 @@ def _require_agreement(deliveries: Sequence[LegDelivery], what: str, route: Rout
         if one.final is not None
     ]
     if finals and finals[0] != finals[1]:
-        raise Breach(
-            f"{summary}; the body has probably run twice, with all its effects; exactly_once=True prevents this"
-        )
+        server = attached(route.fleet.at)
+        runs_once = server is not None and server.identity().exactly_once
+        advice = _ONE_LEDGER if runs_once else "exactly_once=True prevents this"
+        raise Breach(f"{summary}; the body has probably run twice, with all its effects; {advice}")
 
 
 def _is_stored(delivery: LegDelivery, route: Route) -> bool:

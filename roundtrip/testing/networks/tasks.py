@@ -201,6 +201,8 @@ def _install_faulty_store(route: Route, kind: type[Any]) -> Any:
     ours = attached(instance)
     service = ours.call_service if ours is not None else None
     if service is None:
+        if ours is not None:
+            raise Inapplicable("this network needs a tool with task=, and the server has none")
         raise Inapplicable("the task store can fail only for roundtrip servers in this process")
     stores: dict[int, Any] = route.notes.setdefault("stores", {})
     store = stores.get(id(service))

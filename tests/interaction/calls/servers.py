@@ -131,6 +131,11 @@ def ours() -> MCPServer[Any]:
         """Fail."""
         raise ToolError("the train is off its rails")
 
+    @server.tool(confirm="Scrap the train?")
+    async def scrap(ctx: Context) -> str:
+        """Scrap a train, after a confirmation."""
+        return f"scrapped for {await ctx.ask('price', 'At which price?', int)}"
+
     @server.tool()
     def photograph() -> list[Any]:
         """Give more than text."""

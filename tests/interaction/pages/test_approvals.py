@@ -3,6 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
+from unittest.mock import ANY
 
 import anyio
 import httpx
@@ -91,7 +92,11 @@ async def test_login_leads_back_to_the_page_of_the_approval(monkeypatch: pytest.
     async with open_shop() as url:
         for path in ("/approvals", "/approvals/abc.def", '/approvals/a"<b>?x=1'):
             assert (await Person(url, None).get(path)).status_code == 303
-    assert seen == [f"{BASE}/approvals", f"{BASE}/approvals/abc.def", f"{BASE}/approvals/a%22%3Cb%3E"]
+        # The command `roundtrip inbox` shows this text.
+        assert (
+            "must also read `Authorization: Bearer`" in (await Person(url, None).get("/approvals/api")).json()["error"]
+        )
+    assert seen == [f"{BASE}/approvals", f"{BASE}/approvals/abc.def", f"{BASE}/approvals/a%22%3Cb%3E", ANY]
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])

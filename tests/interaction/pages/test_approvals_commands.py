@@ -55,7 +55,7 @@ async def test_inbox_lists_shows_and_decides(
             assert await run("inbox", "list", url, *options) == 0
             assert capsys.readouterr() == (out, "roundtrip inbox: no approval waits for you\n")
         asked = [await client.call_tool("refund", {"amount": number, "note": "\x1b[2J"}) for number in range(3)]
-        assert await run("inbox", "list", url) == 0
+        assert await run("inbox", "ls", url) == 0
         listed = capsys.readouterr().out
         assert "Refund 0?" in listed
         assert "\x1b" not in listed
@@ -75,7 +75,11 @@ async def test_inbox_lists_shows_and_decides(
         assert texts[0] == "refunded 0"
         assert "was rejected" in texts[1]
     output = "".join(capsys.readouterr())
-    assert [said for said in ("does not accept the token", "no inbox at this address") if said not in output] == []
+    assert [
+        said
+        for said in ("does not accept the token: authentication is", "no inbox at this address")
+        if said not in output
+    ] == []
     assert "token-of" not in output
 
 

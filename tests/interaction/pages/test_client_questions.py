@@ -170,8 +170,9 @@ async def test_leg_that_reads_the_request_waits_for_its_client(tool: str, mode: 
         assert await browser.answer_all(link, {}) == "Done"
 
 
-async def test_leg_without_its_client_changes_nothing(tmp_path: Path) -> None:
+async def test_leg_without_its_client_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The leg runs on another instance, and after a restart."""
+    caplog.set_level("INFO", logger="roundtrip")
     RUNS.clear()
     RAN[:] = [anyio.Event()]
     path = tmp_path / "calls.db"
@@ -180,7 +181,7 @@ async def test_leg_without_its_client_changes_nothing(tmp_path: Path) -> None:
             asked = await client.call_tool("late", {})
         browser, link = Browser(url, "ann"), link_in(asked)
         assert (await browser.send(link, (await browser.open(link)).text, "2")).status_code == 303
-        await browser.open_with(link, "Still working")
+        await browser.open_with(link, "go back to the conversation and ask for the result. This page will")
         with anyio.fail_after(WAIT):
             await RAN[0].wait()
     others = [office(ledger=SqliteLedger(path)).streamable_http_app() for _ in range(2)]
@@ -194,5 +195,6 @@ async def test_leg_without_its_client_changes_nothing(tmp_path: Path) -> None:
             for client in (first, second) * 2:
                 group.start_soon(continue_with, client)
         assert results == ["2 ann ann"] * 4
+    assert caplog.text.count("tool 'late' reads its client's request after an answer or an approval") == 1
     # Without the request, and once with it.
     assert RUNS == ["late"] * 2

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from roundtrip import Context, Server
 from roundtrip.ledger import Ledger, MemoryLedger
 from roundtrip.machine.table import State
-from roundtrip.testing import BeginAgain, Breach, Era, LegByLeg, User
+from roundtrip.testing import BeginAgain, Breach, Era, Inapplicable, LegByLeg, Unused, User
 from roundtrip.testing.user_defaults import NETWORKS
 from tests.interaction.testing.networks.hand_made import Flaw, maker
 from tests.interaction.testing.networks.hand_made import call as call_by_hand
@@ -64,6 +64,28 @@ async def test_second_call_of_a_user_gets_the_first_one_s_result(era: Era) -> No
     assert "roundtrip/recalled" not in (first.result.meta or {})
     assert "roundtrip/recalled" in (second.result.meta or {})
     assert shop.done == ["take", "body"]
+    with pytest.raises(Unused, match="the recalled end of an earlier call; each test needs its own ledger\n"):
+        await User(shop, ANSWERS, era=era, principal="ann").call("order", number=7)
+
+
+async def test_instances_with_several_ledgers_are_named_as_the_cause() -> None:
+    done: list[int] = []
+
+    def make(keys: Any) -> Server[Any]:
+        server = Server("shop", keys=keys)
+
+        @server.tool(exactly_once=True)
+        async def order(number: int, ctx: Context) -> int:
+            if await ctx.ask("sure", "Sure?", bool):
+                done.append(number)
+            return len(done)
+
+        return server
+
+    with pytest.raises(Breach, match="need one ledger for all instances"):
+        await User(make, {"sure": True}, principal="ann", network=["duplicate", "hop"]).call("order", number=7)
+    with pytest.raises(Inapplicable, match="needs a tool with task="):
+        await User(make, {"sure": True}, principal="ann", era=Era.TASK, network="kill").call("order", number=7)
 
 
 async def test_call_that_a_user_left_is_continued_by_the_next_user(era: Era) -> None:

@@ -51,13 +51,15 @@ def test_new_key_file_is_private_and_replaces_none(path: Path, capsys: pytest.Ca
     assert list(path.parent.iterdir()) == [path], "nothing is left over"
 
 
-def test_rotation_takes_three_steps_verified_by_all_neighbors(path: Path) -> None:
+def test_rotation_takes_three_steps_verified_by_all_neighbors(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (old,) = _hints(path)
     assert main(["keys", "rotate", str(path)]) == 0
     first, new = _hints(path)
     assert first == old
-    assert main(["keys", "rotate", str(path)]) == 0
-    assert _hints(path) == (new, old)
+    assert "must follow step 2" in _refused(["rotate", str(path), "--back"], capsys)
+    for options, hints in (([], (new, old)), (["--back"], (old, new)), ([], (new, old))):
+        assert main(["keys", "rotate", str(path), *options]) == 0
+        assert _hints(path) == hints
     _aged(path, 3601)
     assert main(["keys", "rotate", str(path)]) == 0
     assert _hints(path) == (new,)

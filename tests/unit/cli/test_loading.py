@@ -1,5 +1,6 @@
 """The server of a command line is found in files and modules, and mistakes are explained."""
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -8,7 +9,7 @@ import pytest
 from mcp.server import MCPServer
 
 from roundtrip.cli import main
-from roundtrip.cli.running.loading import load_any_server, load_attached, names_server
+from roundtrip.cli.running.loading import load_any_server, load_attached, load_module, names_server
 from tests.kit.tables import check_each
 from tests.unit.cli.targets import complaint, written
 
@@ -27,6 +28,14 @@ def test_only_server_of_a_file_needs_no_name(folder: Path) -> None:
             assert load(target).name == "cinema"
 
     check_each(_LOADERS, check)
+
+
+def test_import_of_a_loaded_file_is_the_same_module(folder: Path) -> None:
+    for name in ("target_own", "json", "target_own"):
+        loaded = load_any_server(written(folder, SERVER, f"{name}.py"))
+        assert load_module(f"{name}.py", reuses=True).server is loaded
+        # A file does not replace an installed module that has its name.
+        assert (getattr(importlib.import_module(name), "server", None) is loaded) == (name != "json")
 
 
 MAKERS: Final = (

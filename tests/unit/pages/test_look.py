@@ -121,7 +121,7 @@ def every_page(renderer: PageRenderer) -> dict[str, str]:
     shown: dict[str, Any] = {"reader": "fay", "path": "/approvals"}
     return {
         "question.html.j2": question(renderer),
-        "working.html.j2": renderer.render("working.html.j2", seconds=3, notice=None),
+        "working.html.j2": renderer.render("working.html.j2", seconds=3, needs_client=False, notice=None),
         "awaiting.html.j2": awaiting(renderer, None),
         "ended.html.j2": renderer.render("ended.html.j2", text="Done", is_error=False, decisions=(), notice=None),
         "closed.html.j2": renderer.render("closed.html.j2"),

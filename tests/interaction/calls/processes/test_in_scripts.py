@@ -39,6 +39,26 @@ def test_a_file_answers(railway: str, era: str, how: str) -> None:
     assert (ended.code, ended.out, ended.told) == (0, BOOKED, "")
 
 
+CONFIRMED: list[tuple[dict[str, Any], int, str]] = [
+    ({"price": 7, "confirm:book": "decline", "confirm:scrap": "accept"}, 0, "scrapped for 7\n"),
+    (
+        {"confirm:book": "accept", "confirm:scrap": "decline", "price": 7},
+        3,
+        "Error executing tool scrap: The user declined the question 'confirm:scrap'\n",
+    ),
+    ({"confirm:book": "accept"}, 2, ""),
+]
+
+
+@each_era
+def test_confirmation_is_answered_only_by_the_entry_of_its_tool(railway: str, era: str) -> None:
+    def check(answers: dict[str, Any], code: int, out: str) -> None:
+        ended = script(railway, "scrap", "--answers", "-", "--era", era, stdin=json.dumps(answers))
+        assert (ended.code, ended.out) == (code, out)
+
+    check_each(CONFIRMED, check)
+
+
 @each_era
 def test_unanswered_question_is_named_and_ends_the_call(railway: str, era: str) -> None:
     answers = json.dumps({"seat": SEAT})

@@ -75,6 +75,10 @@ def test_round_without_questions_is_attributed_to_no_asker() -> None:
     text = show_call(began(), empty, began(10, leg=2, round=1), ended(11, leg=2, round=1))
     assert "  a round without questions, because the tool runs exactly once, answered after 9.0 s\n" in text
     assert "asked by" not in text
+    for by, cause in {"resolvers": "", "body": " or its next try"}.items():
+        worker = [began(9, leg=2, round=1, era="task"), asked(10, leg=2, round=2, by=by, questions=())]
+        text = show_call(began(), asked(1), *worker, began(11, leg=3, round=2, era="task"))
+        assert f"  waited for a request from its client{cause}, continued after 1.0 s\n" in text
 
 
 def test_call_without_its_beginning_or_end_is_shown_as_known() -> None:
