@@ -48,7 +48,7 @@ def verdict_on(raised: BaseException) -> BaseException:
         return crashes[0]
     if crashes:
         return BaseExceptionGroup(str(raised), crashes) if endings else raised
-    return next(leaf for kind in _ENDINGS for leaf in endings if isinstance(leaf, kind))
+    return next(leaf for kind in _ENDINGS for leaf in leaves if isinstance(leaf, kind))
 
 
 def _leaves(raised: BaseException) -> Iterator[BaseException]:
