@@ -13,7 +13,6 @@ from roundtrip.ledger.entry import EntryLedger, LedgerEntry
 from roundtrip.ledger.machines import TASK_MACHINE, EntryEvent, EntryState, StoredEvent, StoredState
 from roundtrip.ledger.tasks import CallEntry
 from roundtrip.legs import boundary
-from roundtrip.once import intent_memory
 from roundtrip.once.exactly_once import LedgerClaim
 from roundtrip.once.intent_memory import Adopted, IntentMemory
 from roundtrip.once.intents import IntentClaim
@@ -389,7 +388,6 @@ def answers_count_for_questions_of_other_tokens(patch: Patch) -> None:
 
 def rotated_pins_make_other_answers(patch: Patch) -> None:
     """Compare the answers of an intent by pins of one key."""
-
     was_given = IntentMemory.was_given
 
     def was_given_by_one_key(memory: IntentMemory, *given: Any, **options: Any) -> bool:
