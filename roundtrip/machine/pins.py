@@ -40,10 +40,11 @@ SAMPLE: Final = digest("CreateMessageResult")
 SAMPLE_WITH_TOOLS: Final = digest("CreateMessageResultWithTools")
 
 _FORMLESS: Final = {PAGE: 0, LIST_ROOTS: 1, SAMPLE: 2, SAMPLE_WITH_TOOLS: 3}
-"""Schema marks for questions without a form. A form's mark is its digest's first byte, or 4 if that byte is less than
-4.
+"""Schema marks for questions without a form."""
+_LEAST_OF_FORMS: Final = 4
+"""A form's mark is its digest's first byte, but at least this. Pins in flight have such marks, so one more question
+without a form needs a new token format.
 """
-_LEAST_OF_FORMS: Final = len(_FORMLESS)
 
 
 class _Mac:
