@@ -1,6 +1,8 @@
 """Consent under `install` on FastMCP: plain tools that may destroy ask, however they arrive."""
 
 import logging
+import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import pytest
@@ -20,12 +22,13 @@ from mcp.server.mcpserver.exceptions import ToolError as SdkToolError
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ToolAnnotations
 
 import roundtrip
-from roundtrip import Elicit, Pages, Resolve
+from roundtrip import Elicit, Pages, Resolve, Server
 from roundtrip.adapters import fastmcp_consent
 from roundtrip.errors import RoundtripError
 from roundtrip.fastmcp import install
 from roundtrip.install import install as install_in_sdk
 from roundtrip.ledger import MemoryLedger
+from roundtrip.testing import ACCEPT, User
 from roundtrip.testing.networks.fleet import KEYS
 from tests.interaction.adapters.arrivals import WAYS, Sandbox, free, outcome_of
 from tests.kit.hosts import hosted
@@ -514,3 +517,21 @@ async def test_functions_of_many_tools_are_made_again(monkeypatch: pytest.Monkey
     for name in "abca":
         assert await shop.call(name, "auto", path=name) == f"deleted {name}"
     assert shop.take()[1] == ["a", "b", "c", "a"]
+
+
+@pytest.mark.roundtrip(eras="both")
+@pytest.mark.parametrize("kind", ["server", "mcpserver", "fastmcp"])
+async def test_question_does_not_consume_arguments(kind: str) -> None:
+    server: Any = Server("files", keys=[KEY])
+    if kind != "server":
+        server = MCPServer[Any]("files") if kind == "mcpserver" else FastMCP[Any]("files")
+        (install_in_sdk if kind == "mcpserver" else install)(server, keys=[KEY])
+    kept: list[str] = []
+
+    @roundtrip.tool(confirm="Keep {paths}?")
+    def clean(paths: Iterable[str]) -> None:
+        kept.extend(paths)
+
+    server.tool()(clean)
+    call = await User(server, {re.compile("Keep"): ACCEPT}).call("clean", paths=["a"])
+    assert (call.asked, kept) == (['Keep ["a"]?\n\npaths: ["a"]'], ["a"])

@@ -1,11 +1,10 @@
 """Consent on `Server` and `MCPServer`: a tool that may destroy asks its user before it runs."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
-from fastmcp import FastMCP
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import Context as SdkContext
@@ -15,7 +14,6 @@ from pydantic import BaseModel
 
 from roundtrip import Elicit, Resolve, Server, tool
 from roundtrip.adapters import finding
-from roundtrip.fastmcp import install as install_in_fastmcp
 from roundtrip.install import install
 from roundtrip.testing import ACCEPT, DECLINE, User
 from tests.kit.shops import KEY
@@ -215,23 +213,6 @@ async def test_question_cannot_be_rewritten_by_arguments() -> None:
     assert shown.endswith('bbb"... (and 1015 more characters)')
     assert "\n" not in shown
     del write
-
-
-@pytest.mark.parametrize("kind", ["server", "mcpserver", "fastmcp"])
-async def test_question_does_not_consume_arguments(kind: str) -> None:
-    server: Any = Server("files", keys=[KEY])
-    if kind != "server":
-        server = MCPServer[Any]("files") if kind == "mcpserver" else FastMCP[Any]("files")
-        (install if kind == "mcpserver" else install_in_fastmcp)(server, keys=[KEY])
-    kept: list[str] = []
-
-    @tool(confirm="Keep {paths}?")
-    def clean(paths: Iterable[str]) -> None:
-        kept.extend(paths)
-
-    server.tool()(clean)
-    call = await User(server, {yes: ACCEPT}).call("clean", paths=["a"])
-    assert (call.asked, kept) == (['Keep ["a"]?\n\npaths: ["a"]'], ["a"])
 
 
 async def test_low_level_server_rejects_consent() -> None:
