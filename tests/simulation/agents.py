@@ -28,6 +28,11 @@ _FORGED: Final = "forged-row"
 Habit = Literal["steady", "forgetful", "replaying", "leaving"]
 
 
+def _tells_decline(text: str) -> bool:
+    """Return True for a decline. An error about other arguments only mentions declines."""
+    return "decline" in text and "other arguments" not in text
+
+
 class Said(NamedTuple):
     """How a request has ended for an agent."""
 
@@ -142,7 +147,7 @@ class Agent:
                 await self._exchange(params, given, tries=3)
 
     def _is_declined(self) -> bool:
-        return bool(self.said) and "decline" in text_of(self.said[-1].end)
+        return bool(self.said) and _tells_decline(text_of(self.said[-1].end))
 
     async def _call(self) -> None:
         """Call until there is an end. Each time, it begins without a token."""
@@ -228,7 +233,7 @@ class Agent:
             if "requestState" not in params and is_early:
                 wish.broken.append(f"nag: {self.name} was asked again soon after a decline")
             return response
-        if "decline" in text:
+        if _tells_decline(text):
             wish.first_decline_told = min(wish.first_decline_told, now)
             if "requestState" not in params and sent > wish.last_decline + DECLINED_SECONDS + _SLACK_SECONDS:
                 wish.broken.append(f"nag: {self.name} got an old decline")
