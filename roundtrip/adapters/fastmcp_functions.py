@@ -37,7 +37,7 @@ from roundtrip.resolvers.signatures import hints_of, is_async, is_generator_func
 from roundtrip.resolvers.threads import Threads
 from roundtrip.server.attach import answers_for_author, wrap
 from roundtrip.stored.desk import ClientCall
-from roundtrip.tools.arguments import LAZY_ITERATOR
+from roundtrip.tools.arguments import without_iterators
 from roundtrip.tools.content import Embeddable, ToolResult, as_block
 from roundtrip.tools.failures import cannot_ask, told_by, tool_failure
 from roundtrip.tools.options import ToolSpec
@@ -379,11 +379,10 @@ def function_for_fastmcp(
 
     async def serve(arguments: dict[str, Any], _: None) -> Any:
         own = {each: arguments.pop(each) for each in injected if each in arguments}
-        lazy = {name: list(value) for name, value in arguments.items() if isinstance(value, LAZY_ITERATOR)}
         consenting = CONSENTING.get()
         asking = consenting if consenting is not None and consenting.planned is function.planned else function
         with holding(CONSENTING, None):
-            return await asking.serve({**arguments, **lazy}, own)
+            return await asking.serve(without_iterators(arguments), own)
 
     wrapper = wrap(signature, serve, context_type=None)
     returns = hints.get("return", inspect.Signature.empty)

@@ -32,7 +32,7 @@ _MAX_MISTAKE_CHARS = 2000
 _PYDANTIC_CALLER: Final = "pydantic._internal._validate_call"
 """Pydantic module that checks the arguments of a prompt or template before calling its function."""
 
-LAZY_ITERATOR = cast("type[Any]", type(SchemaValidator(core_schema.generator_schema()).validate_python(())))
+_LAZY_ITERATOR = cast("type[Any]", type(SchemaValidator(core_schema.generator_schema()).validate_python(())))
 """Class of pydantic's values for `Iterable` and `Generator`, whose items are validated when code iterates over them."""
 
 _JSON_TEXT = cast("type[Any]", Json)
@@ -157,15 +157,15 @@ def without_iterators(value: Any) -> Any:
     Raises:
         ValidationError: An item does not match the input schema.
     """
-    if isinstance(value, LAZY_ITERATOR):
+    if isinstance(value, _LAZY_ITERATOR):
         return [without_iterators(item) for item in value]
-    if type(value) is dict:
+    kind: Any = type(value)
+    if kind is dict:
         return {key: without_iterators(item) for key, item in cast("dict[Any, Any]", value).items()}
-    if type(value) in (list, tuple):
+    if kind in (list, tuple):
         return type(value)(map(without_iterators, value))
-    if _is_model(type(value)):
-        fields = type(value).model_fields if isinstance(value, BaseModel) else value.__dataclass_fields__
-        for name in fields:
+    if _is_model(kind):
+        for name in kind.model_fields if issubclass(kind, BaseModel) else [f.name for f in dataclasses.fields(value)]:
             # The class may be frozen.
             object.__setattr__(value, name, without_iterators(getattr(value, name)))
     return value

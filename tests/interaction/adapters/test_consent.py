@@ -529,9 +529,9 @@ async def test_question_does_not_consume_arguments(kind: str) -> None:
     kept: list[str] = []
 
     @roundtrip.tool(confirm="Keep {paths}?")
-    def clean(paths: Iterable[str]) -> None:
-        kept.extend(paths)
+    def clean(paths: Iterable[str], more: list[Iterable[str]]) -> None:
+        kept.extend([*paths, *more[0]])
 
     server.tool()(clean)
-    call = await User(server, {re.compile("Keep"): ACCEPT}).call("clean", paths=["a"])
-    assert (call.asked, kept) == (['Keep ["a"]?\n\npaths: ["a"]'], ["a"])
+    call = await User(server, {re.compile("Keep"): ACCEPT}).call("clean", paths=["a"], more=[["b"]])
+    assert (call.asked, kept) == (['Keep ["a"]?\n\npaths: ["a"]\nmore: [["b"]]'], ["a", "b"])
