@@ -304,7 +304,7 @@ async def corrected(server: Any, mode: str = "2026-07-28") -> str:
     person = Person({"count": 10}, {"count": 9})
     text = await call_text(server, mode=mode, person=person)
     if text == "9 copies" and len(person.asked) == 2:
-        return "asks again, then goes on"
+        return "asks again, then continues"
     return "ends the call with an error" if text.startswith("error") and len(person.asked) == 1 else short(text)
 
 
@@ -344,7 +344,7 @@ async def ended(server: Any) -> str:
     person = Person({"name": "done"})
     text = await call_text(server, person=person)
     if text == "done":
-        return f"asks {times(len(person.asked))}, then goes on"
+        return f"asks {times(len(person.asked))}, then continues"
     culprit = "; the error names the question" if "ask_now" in text else "; the error does not name it"
     return f"asks {times(len(person.asked))}, then the call fails{culprit}"
 

@@ -1,6 +1,7 @@
 """Rows about features around a call: confirmations, tasks, approvals, pages, commands, tests, and FastMCP's own."""
 
 import pkgutil
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,9 +26,8 @@ from starlette.requests import Request
 
 import roundtrip
 from benchmarks.ledgers import own_redis
-from benchmarks.peers.clients import Person, call_text, connect, short, text_of
-from benchmarks.peers.legs import logged_in
-from benchmarks.peers.row import Row, Shown, lacks, takes
+from benchmarks.peers.clients import ANN, EVE, Person, call_text, connect, short, text_of
+from benchmarks.peers.row import Row, Shown, lacks, on, takes
 from benchmarks.peers.servers import answer_to, asking, fast, ours, theirs
 from benchmarks.peers.tasks import (
     NO_REDIS,
@@ -42,6 +42,7 @@ from roundtrip import Approvals, Approve, Pages, Server
 from roundtrip.cli import make_parser
 from roundtrip.fastmcp import install
 from roundtrip.testing import Approver, Era, User
+from roundtrip.testing.networks.fleet import acting_as
 
 __all__ = ["ROWS"]
 
@@ -112,7 +113,7 @@ async def openapi_ours() -> str:
 async def as_task(server: Any) -> str:
     async with tasks_client(server) as client:
         text = await answered(client, await begin(client))
-    return "asks, and goes on" if text == "Ada" else short(text)
+    return "asks, and continues" if text == "Ada" else short(text)
 
 
 async def task_ours() -> str:
@@ -136,10 +137,10 @@ async def task_fastmcp() -> str:
 
 async def task_of_another_user(server: Any) -> str:
     """Answer a task, by its id, as somebody who did not begin it."""
-    with logged_in("ann"):
+    with acting_as(ANN):
         async with tasks_client(server) as client:
             task_id = await begin(client)
-            with logged_in("eve"):
+            with acting_as(EVE):
                 try:
                     text = await answered(client, task_id)
                 except MCPError:
@@ -147,23 +148,11 @@ async def task_of_another_user(server: Any) -> str:
     return "she answers, and reads the result" if text == "Ada" else short(text)
 
 
-async def task_user_ours() -> str:
-    return await task_of_another_user(with_task())
-
-
-async def task_user_fastmcp() -> str:
-    return await task_of_another_user(with_fastmcp_task("memory://"))
-
-
 async def with_invalid_answer(server: Any) -> str:
     """Answer a task's question with something that its form does not allow."""
     async with tasks_client(server) as client:
         text = await answered(client, await begin(client), 7)
-    return {"asked": "asks again", "7": "goes on with it"}.get(text, short(text))
-
-
-async def task_answer_ours() -> str:
-    return await with_invalid_answer(with_task())
+    return {"asked": "asks again", "7": "continues with it"}.get(text, short(text))
 
 
 async def task_answer_fastmcp() -> str:
@@ -426,7 +415,7 @@ ROWS: Final = (
         name="task-answer",
         feature="The answer to a task's question breaks the rules of the form",
         test="tests/interaction/tasks/test_methods.py::test_invalid_answer_is_asked_again_under_a_fresh_key",
-        roundtrip=task_answer_ours,
+        roundtrip=on(with_task, with_invalid_answer),
         sdk=lacks(MCPServer.tool, "task"),
         fastmcp=task_answer_fastmcp,
     ),
@@ -434,9 +423,9 @@ ROWS: Final = (
         name="task-user",
         feature="Another user answers a task, by its id",
         test="tests/interaction/tasks/test_methods.py::test_unknown_and_foreign_tasks_get_one_answer",
-        roundtrip=task_user_ours,
+        roundtrip=on(with_task, task_of_another_user),
         sdk=lacks(MCPServer.tool, "task"),
-        fastmcp=task_user_fastmcp,
+        fastmcp=on(partial(with_fastmcp_task, "memory://"), task_of_another_user),
     ),
     Row(
         name="restart",

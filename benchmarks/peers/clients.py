@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 from mcp.client import Client
+from mcp.server.auth.provider import AccessToken
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CallToolResult,
@@ -20,6 +21,8 @@ from mcp_types import (
 from roundtrip.adapters.finding import low_level
 
 __all__ = [
+    "ANN",
+    "EVE",
     "KEY",
     "LIVE",
     "RETRY",
@@ -37,6 +40,9 @@ RETRY: Final = "2026-07-28"
 LIVE: Final = "legacy"
 _ERAS: Final = {RETRY: "2026-07-28", LIVE: "2025-11-25"}
 KEY: Final = b"k" * 32
+ANN, EVE = (
+    AccessToken(token=name, client_id="chat", scopes=[], subject=name, claims={"sub": name}) for name in ("ann", "eve")
+)
 _MAX_CHARS: Final = 90
 
 Content: TypeAlias = Mapping[str, Any] | Callable[[str], Mapping[str, Any]]

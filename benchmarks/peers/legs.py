@@ -2,27 +2,24 @@
 
 import base64
 import json
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 from fastmcp import Context as FastContext
 from fastmcp import FastMCP
 from fastmcp.dependencies import Depends as FastDepends
 from mcp.server import MCPServer
-from mcp.server.auth.middleware.auth_context import auth_context_var
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
 from mcp.server.mcpserver import Elicit, Resolve
 from mcp_types import InputRequiredResult
 from pydantic import BaseModel
 
-from benchmarks.peers.clients import Legs, short
-from benchmarks.peers.row import Row, Shown, lacks, times
+from benchmarks.peers.clients import ANN, EVE, Legs, short
+from benchmarks.peers.row import Row, lacks, on, times
 from benchmarks.peers.servers import answer_to, asking, fast, ours, theirs
 from roundtrip import Context
 from roundtrip import Resolve as OurResolve
 from roundtrip.ledger import MemoryLedger
+from roundtrip.testing.networks.fleet import acting_as
 
 __all__ = ["ROWS"]
 
@@ -73,7 +70,7 @@ async def resumed(make: Callable[[], Any]) -> str:
     call = Legs()
     await call.leg(make())
     text = await call.leg(make(), ADA)
-    return "goes on" if text == "Ada, run 1" else short(text)
+    return "continues" if text == "Ada, run 1" else short(text)
 
 
 async def resume_ours() -> str:
@@ -128,17 +125,6 @@ async def intent_ours() -> str:
     return f"`once_per=`: the body runs {times(counted.runs)}"
 
 
-@contextmanager
-def logged_in(name: str) -> Generator[None]:
-    """Send requests in memory as this user, as an authenticated HTTP server would pass them on."""
-    user = AuthenticatedUser(AccessToken(token=name, client_id="chat", scopes=[], subject=name, claims={"sub": name}))
-    token = auth_context_var.set(user)
-    try:
-        yield
-    finally:
-        auth_context_var.reset(token)
-
-
 def outcome(text: str) -> str:
     """Return in words how a leg ended that tried to cheat."""
     if text.startswith("error"):
@@ -148,9 +134,9 @@ def outcome(text: str) -> str:
 
 async def of_another_user(server: Any) -> str:
     call = Legs()
-    with logged_in("ann"):
+    with acting_as(ANN):
         await call.leg(server)
-    with logged_in("eve"):
+    with acting_as(EVE):
         return outcome(await call.leg(server, ADA))
 
 
@@ -184,15 +170,6 @@ def of_path_on_fastmcp() -> Any:
         return path if answer_to(ctx, "name") else asking("name", "Which name?")
 
     return server
-
-
-def cheated(make: Callable[[], Any], cheat: Callable[[Any], Awaitable[str]]) -> Shown:
-    """Return a function that shows what a server does with requests that a client must not send."""
-
-    async def shown() -> str:
-        return await cheat(make())
-
-    return shown
 
 
 class Account(BaseModel):
@@ -564,25 +541,25 @@ ROWS: Final = (
         name="unasked",
         feature="The first request of a client brings an answer already",
         test="tests/interaction/questions/test_answers.py::test_unasked_answers_are_ignored",
-        roundtrip=cheated(lambda: Counted().on(ours()), unasked),
-        sdk=cheated(lambda: Counted().on(theirs()), unasked),
-        fastmcp=cheated(lambda: Counted().on_fastmcp(), unasked),
+        roundtrip=on(lambda: Counted().on(ours()), unasked),
+        sdk=on(lambda: Counted().on(theirs()), unasked),
+        fastmcp=on(Counted().on_fastmcp, unasked),
     ),
     Row(
         name="arguments",
         feature="The answer comes with other arguments than those of the question",
         test="tests/unit/tokens/test_binding.py::test_differences_of_two_requests_are_named",
-        roundtrip=cheated(lambda: of_path(ours()), with_other_arguments),
-        sdk=cheated(lambda: of_path(theirs()), with_other_arguments),
-        fastmcp=cheated(of_path_on_fastmcp, with_other_arguments),
+        roundtrip=on(lambda: of_path(ours()), with_other_arguments),
+        sdk=on(lambda: of_path(theirs()), with_other_arguments),
+        fastmcp=on(of_path_on_fastmcp, with_other_arguments),
     ),
     Row(
         name="user",
         feature="Another user answers, with the token of the first",
         test="tests/interaction/protocol/test_principals.py::test_token_works_only_for_its_user",
-        roundtrip=cheated(lambda: Counted().on(ours()), of_another_user),
-        sdk=cheated(lambda: Counted().on(theirs()), of_another_user),
-        fastmcp=cheated(lambda: Counted().on_fastmcp(), of_another_user),
+        roundtrip=on(lambda: Counted().on(ours()), of_another_user),
+        sdk=on(lambda: Counted().on(theirs()), of_another_user),
+        fastmcp=on(Counted().on_fastmcp, of_another_user),
     ),
     Row(
         name="reorder",

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-__all__ = ["LIBRARIES", "Row", "Shown", "lacks", "takes", "times"]
+__all__ = ["LIBRARIES", "Row", "Shown", "lacks", "on", "takes", "times"]
 
 Shown: TypeAlias = Callable[[], Awaitable[str]]
 """A function that runs a real server, and describes in one line what it did."""
@@ -29,6 +29,15 @@ class Row:
     def functions(self) -> Mapping[str, Shown]:
         """Return the functions by library."""
         return {"roundtrip": self.roundtrip, "sdk": self.sdk, "fastmcp": self.fastmcp}
+
+
+def on(make: Callable[[], Any], check: Callable[[Any], Awaitable[str]]) -> Shown:
+    """Return a function that makes a server, and shows what a check finds on it."""
+
+    async def shown() -> str:
+        return await check(make())
+
+    return shown
 
 
 def lacks(function: Callable[..., Any], *options: str) -> Shown:

@@ -129,7 +129,7 @@ async def _main(phase: str, library: str, store: str, task_id: str = "") -> str:
             text = await answered(client, task_id)
         except MCPError:
             return "the task is unknown"
-        return "the task goes on" if text == "Ada" else short(text)
+        return "the task continues" if text == "Ada" else short(text)
 
 
 if __name__ == "__main__":
