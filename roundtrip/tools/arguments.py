@@ -159,7 +159,7 @@ def without_iterators(value: Any) -> Any:
     """
     if isinstance(value, _LAZY_ITERATOR):
         return [without_iterators(item) for item in value]
-    kind: Any = type(value)
+    kind = cast("type[Any]", type(value))
     if kind is dict:
         return {key: without_iterators(item) for key, item in cast("dict[Any, Any]", value).items()}
     if kind in (list, tuple):
