@@ -59,7 +59,6 @@ class Facts(BaseModel):
     instance: _Id
     roundtrip: _Word
     mcp: _Word
-    python: _Word
     name: _Word
     keys: Annotated[tuple[_Word, ...], Field(max_length=64)]
     """Key hints. The first hint is the signing key's. Empty if an SDK policy has a custom codec."""

@@ -24,9 +24,9 @@ from roundtrip.resolvers.signatures import arms_of
 from roundtrip.text import shortened
 
 if TYPE_CHECKING:
-    from roundtrip.tools import schema_checks
+    from roundtrip.tools.schemas import checks
 
-load_on_use(globals(), "roundtrip.tools.schema_checks")
+load_on_use(globals(), "roundtrip.tools.schemas.checks")
 
 _MAX_MISTAKE_CHARS = 2000
 _PYDANTIC_CALLER: Final = "pydantic._internal._validate_call"
@@ -127,7 +127,7 @@ class ArgumentReader:
             mistakes = error.errors(include_input=False, include_context=False, include_url=False)
             places = [each["loc"][0] for each in mistakes if each["loc"]]
             raise ArgumentsRejected(mistakes_in(error), places=places, names=self.names) from None
-        except schema_checks.SchemaMismatch as error:
+        except checks.SchemaMismatch as error:
             raise ArgumentsRejected(str(error), places=re.split(r"[.\[]", error.place)[:1], names=self.names) from None
 
     def read(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

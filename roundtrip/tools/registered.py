@@ -34,16 +34,17 @@ from roundtrip.tools.results import WRAPPED, mark_wrapped, results_for, returned
 from roundtrip.visibility.rules import Component, read_enabled
 
 if TYPE_CHECKING:
-    from roundtrip.tools import confirmation, docstring_sections, schema_checks, schemas
+    from roundtrip.tools import confirmation
     from roundtrip.tools.consent_rules import ConsentPolicy
+    from roundtrip.tools.schemas import checks, docstrings, inlining
     from roundtrip.visibility.gates import VisibilityGate
 
 load_on_use(
     globals(),
     "roundtrip.tools.confirmation",
-    "roundtrip.tools.docstring_sections",
-    "roundtrip.tools.schema_checks",
-    "roundtrip.tools.schemas",
+    "roundtrip.tools.schemas.docstrings",
+    "roundtrip.tools.schemas.checks",
+    "roundtrip.tools.schemas.inlining",
 )
 
 logger = logging.getLogger("roundtrip")
@@ -190,7 +191,7 @@ def register(
         schema = with_descriptions(schema, {names.get(key, key): text for key, text in described.items()})
         description = description or text
     if (given := spec.get("input_schema")) is not None:
-        schema = schema_checks.checked_schema(given, derived, tool=name)
+        schema = checks.checked_schema(given, derived, tool=name)
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise InvalidSignature(f"Tool {name!r} has an invalid x-mcp-header annotation: {reason}")
     results = results_for(
@@ -203,7 +204,7 @@ def register(
     )
     check: Callable[[object], None] | None = None
     if defaults.strict or given is not None:
-        check = schema_checks.check_of(schema, tool=name)
+        check = checks.check_of(schema, tool=name)
     arguments = ArgumentReader(metadata, check)
     version = options.version_text(spec.get("version"), tool=name)
     convert = results.convert
@@ -260,7 +261,7 @@ def with_descriptions(schema: dict[str, Any], descriptions: Mapping[str, str]) -
 
 
 def _prepare_schema(schema: dict[str, Any], *, inline: bool) -> dict[str, Any]:
-    return schemas.inlined(schema) if inline and "$defs" in schema else copy.deepcopy(schema)
+    return inlining.inlined(schema) if inline and "$defs" in schema else copy.deepcopy(schema)
 
 
 def asking_function(
@@ -411,7 +412,7 @@ def describe(fn: Callable[..., Any]) -> tuple[str, Mapping[str, str]]:
     text = inspect.cleandoc(_docstring(fn))
     if not _SECTION_START.search(text):
         return text, {}
-    return docstring_sections.read_sections(text, frozenset(inspect.signature(fn).parameters))
+    return docstrings.read_sections(text, frozenset(inspect.signature(fn).parameters))
 
 
 def _docstring(fn: Any) -> str:

@@ -31,10 +31,10 @@ from roundtrip.tools import content
 
 if TYPE_CHECKING:
     from roundtrip.questions import forms
-    from roundtrip.tools import schema_checks
-    from roundtrip.tools.schema_checks import Check
+    from roundtrip.tools.schemas import checks
+    from roundtrip.tools.schemas.checks import Check
 
-load_on_use(globals(), "roundtrip.questions.forms", "roundtrip.tools.schema_checks")
+load_on_use(globals(), "roundtrip.questions.forms", "roundtrip.tools.schemas.checks")
 
 Converter = Callable[[Any], CallToolResult | InputRequiredResult]
 
@@ -126,7 +126,7 @@ def _results_for_schema(schema: dict[str, Any], *, tool: str) -> Results:
             "make other values a property of that object"
         )
     try:
-        check = schema_checks.checker(schema)
+        check = checks.checker(schema)
     except ValueError as error:
         raise InvalidSignature(f"tool {tool!r}: output_schema is {error}") from error
     structure = _wrap_value if schema.get(WRAPPED) is True else _object_like
@@ -200,10 +200,10 @@ def _converter(structure: Callable[[Any], Any], *, check: Check | None = None) -
                 value = collections.deque(cast("Iterator[Any]", value))
             blocks = content.as_blocks(value)
             structured = structure(value)
-        except (schema_checks.SchemaMismatch, ValidationError) as error:
+        except (checks.SchemaMismatch, ValidationError) as error:
             # Leave the values out: a result can contain a user's answers, and both the message and the traceback are
             # logged.
-            problem = error.summary if isinstance(error, schema_checks.SchemaMismatch) else forms.explain(error)
+            problem = error.summary if isinstance(error, checks.SchemaMismatch) else forms.explain(error)
             raise NotSendable(
                 f"a result does not match the tool's output schema: {problem}; correct the result or the schema"
             ) from None
@@ -227,7 +227,7 @@ def _convert_result_object(value: CallToolResult | content.ToolResult, check: Ch
 
 def _lazy_check(schema: dict[str, Any]) -> Check:
     """Return a check that compiles the schema on first use, because most tools never need the check."""
-    prepared = functools.cache(lambda: schema_checks.checker(schema))
+    prepared = functools.cache(lambda: checks.checker(schema))
     return lambda value: prepared()(value)
 
 
@@ -242,7 +242,7 @@ def _object_like(value: Any) -> Any:
 def _require_object(value: Any) -> Any:
     structured = _object_like(value)
     if structured is None:
-        raise schema_checks.SchemaMismatch(
+        raise checks.SchemaMismatch(
             "", f"{type(value).__name__} is not an object; return a dict, a model or a dataclass"
         )
     return structured
@@ -255,7 +255,7 @@ def _wrap_value(value: Any) -> Any:
 def _require_list(value: Any) -> Any:
     listed = content.as_json(_with_blocks(value))
     if not isinstance(listed, list):
-        raise schema_checks.SchemaMismatch("", f"{type(value).__name__} is not a list")
+        raise checks.SchemaMismatch("", f"{type(value).__name__} is not a list")
     return cast("Any", {"result": listed})
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, Json, RootModel, SecretStr, ValidationErr
 from typing_extensions import TypeAliasType, TypedDict
 
 from roundtrip.tools.arguments import ArgumentReader, mistakes_in
-from roundtrip.tools.schema_checks import Check, SchemaMismatch, checker
+from roundtrip.tools.schemas.checks import Check, SchemaMismatch, checker
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
 

@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from roundtrip.tools.registered import with_descriptions
-from roundtrip.tools.schema_checks import SchemaMismatch, checker, input_checker
-from roundtrip.tools.schemas import inlined
+from roundtrip.tools.schemas.checks import SchemaMismatch, checker, input_checker
+from roundtrip.tools.schemas.inlining import inlined
 from tests.kit.raised import raised
 from tests.kit.tables import check_each
 from tests.kit.tiers import examples

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from roundtrip.errors import InvalidSignature
 from roundtrip.text import shortened
-from roundtrip.tools.schemas import subschemas
+from roundtrip.tools.schemas.inlining import subschemas
 
 if TYPE_CHECKING:
     from jsonschema import FormatChecker, SchemaError, ValidationError
