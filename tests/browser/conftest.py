@@ -5,7 +5,7 @@ Any complaint of a page fails the test.
 
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Frame, Page, expect
@@ -15,11 +15,12 @@ from tests.kit.hosts import ROOT
 from tests.kit.programs import needs
 from tests.kit.waiting import WAIT
 
-__all__ = ["DRAWINGS", "Axe", "Tab", "expect", "scroll_width"]
+__all__ = ["DRAWINGS", "Axe", "Tab", "expect", "has_dark_paper", "scroll_width"]
 
 expect.set_options(timeout=WAIT * 1000)
 
 Axe = Callable[..., None]
+Scheme = Literal["light", "dark"]
 DRAWINGS: Final = (
     *(".rt-drawing text", "#exchange-pane svg", ".mark"),
     *("#first", "#last", "#grid thead button", ".changes b"),
@@ -67,6 +68,17 @@ def scroll_width(page: Page) -> int:
     return page.evaluate("document.documentElement.scrollWidth")
 
 
+def has_dark_paper(page: Page) -> bool:
+    """Return True if the page is dark for users who prefer dark colors, and light for others."""
+    papers: list[list[int]] = []
+    schemes: list[Scheme] = ["dark", "light"]
+    for scheme in schemes:
+        page.emulate_media(color_scheme=scheme)
+        papers.append(page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"))
+    dark, light = papers
+    return max(dark) < 64 and min(light) > 192
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this folder as tests that need Chromium."""
     for item in items:
@@ -94,29 +106,43 @@ def tab(browser: Browser) -> Generator[Tab]:
 def axe(tab: Tab) -> Axe:
     """Return a function that fails if a page has barriers, by all rules of axe but the named ones.
 
-    It leaves parts out that `exclude` selects. With `frame` it looks into a frame of another origin.
+    The rules about colors must hold in dark colors too. The function leaves parts out that `exclude` selects. With
+    `frame` it looks into a frame of another origin.
     """
     source = _axe_source(_AXE)
 
     def check(*without: str, exclude: Sequence[str] = (), frame: Frame | None = None) -> None:
+        page = tab.page
         # By the protocol of the browser's tools: the policy of the page allows no script.
-        session: Any = tab.page.context.new_cdp_session(frame or tab.page)
-        rules = ", ".join(f"{rule!r}: {{enabled: false}}" for rule in without)
+        session: Any = page.context.new_cdp_session(frame or page)
         looked_at = f"{{include: [document], exclude: {list(exclude)}}}"
-        whole = "await new Promise(go => document.readyState === 'complete' ? go() : addEventListener('load', go));"
-        run = f"const found = await axe.run({looked_at}, {{rules: {{{rules}}}}}); return JSON.stringify({_SUMMARY});"
-        program = {
-            "expression": f"{source}\n(async () => {{ {whole} {run} }})()",
-            "awaitPromise": True,
-            "returnByValue": True,
-        }
-        # A page that is still loading can take the program's promise with it: its answer is an empty object then.
-        answers = (session.send("Runtime.evaluate", program)["result"].get("value") for _ in range(_TRIES))
-        assert next((answer for answer in answers if isinstance(answer, str)), None) == "[]"
+
+        def evaluate(expression: str) -> object:
+            program = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+            return session.send("Runtime.evaluate", program)["result"].get("value")
+
+        def found(options: str) -> object:
+            # A document gets axe once, because it is half a megabyte.
+            if evaluate("typeof axe === 'undefined'"):
+                evaluate(f"{source}\n0")
+            whole = "await new Promise(go => document.readyState === 'complete' ? go() : addEventListener('load', go));"
+            run = f"const found = await axe.run({looked_at}, {{{options}}}); return JSON.stringify({_SUMMARY});"
+            return evaluate(f"(async () => {{ {whole} {run} }})()")
+
+        others = ", ".join(f"{rule!r}: {{enabled: false}}" for rule in without)
+        in_dark = [rule for rule in _RULES_ABOUT_COLORS if rule not in without]
+        options: dict[Scheme, str] = {"light": f"rules: {{{others}}}", "dark": f"runOnly: {in_dark}"}
+        for scheme, rules in options.items():
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            # A page that is still loading can take the program's promise with it: its answer is an empty object then.
+            answers = (found(rules) for _ in range(_TRIES))
+            assert next((answer for answer in answers if isinstance(answer, str)), None) == "[]", scheme
+        page.emulate_media(color_scheme="light")
 
     return check
 
 
+_RULES_ABOUT_COLORS: Final = ("color-contrast", "link-in-text-block")
 _TRIES: Final = 5
 _SUMMARY: Final = (
     "[...found.violations, ...found.incomplete]"

@@ -9,7 +9,7 @@ from roundtrip.pages.calls import AwaitingPage, ClosedPage, EndedPage, ShownDeci
 from roundtrip.pages.forms import OpenQuestions
 from tests.browser.apps.shown import AppHost, AppShop, PlainHost
 from tests.browser.conftest import Axe, Tab, expect
-from tests.browser.pages.conftest import LONG, Scheme
+from tests.browser.pages.conftest import LONG
 from tests.browser.pages.shop import DELIVERY, ORDER, SEVERAL
 from tests.kit.page_calls import confirmation, form, link
 
@@ -41,13 +41,9 @@ def check(tab: Tab, axe: Axe) -> Callable[[], None]:
     return look
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_questions_have_no_barriers(
-    tab: Tab, host: AppHost, shop: AppShop, check: Callable[[], None], scheme: Scheme
-) -> None:
-    tab.page.emulate_media(reduced_motion="reduce")
+def test_questions_have_no_barriers(host: AppHost, shop: AppShop, check: Callable[[], None]) -> None:
     shop.ask(ORDER, SEVERAL, HARD, SURE, PAY)
-    view = host.mount(result=shop.result(), context={"theme": scheme})
+    view = host.mount(result=shop.result())
     buttons = [
         *(("Answer", "Do not answer"), ("Send answers", "Do not answer any of these")),
         *(("Send answers", "Do not answer any of these"), (None, "No"), (None, "Do not continue")),
@@ -71,23 +67,15 @@ STATES: Final = {
 }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("state", STATES)
-def test_states_have_no_barriers(
-    tab: Tab, host: AppHost, shop: AppShop, check: Callable[[], None], state: str, scheme: Scheme
-) -> None:
-    tab.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+def test_states_have_no_barriers(host: AppHost, shop: AppShop, check: Callable[[], None], state: str) -> None:
     shop.ask(instead=STATES[state])
     view = host.mount(result=shop.result())
     expect(view.get_by_role("heading", level=1)).to_be_visible()
     check()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_sentences_have_no_barriers(
-    tab: Tab, host: AppHost, shop: AppShop, check: Callable[[], None], scheme: Scheme
-) -> None:
-    tab.page.emulate_media(color_scheme=scheme)
+def test_sentences_have_no_barriers(host: AppHost, shop: AppShop, check: Callable[[], None]) -> None:
     shop.ask(SURE)
     for without in (["serverTools"], ["serverTools", "openLinks"]):
         view = host.mount(result=shop.result(), without=without)

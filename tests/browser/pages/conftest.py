@@ -1,7 +1,7 @@
 """Provide shops with question pages, and steps that tests of pages share."""
 
 from collections.abc import Generator
-from typing import Final, Literal
+from typing import Final
 
 import pytest
 from playwright.sync_api import Page
@@ -9,14 +9,13 @@ from playwright.sync_api import Page
 from tests.browser.conftest import Tab, expect
 from tests.browser.pages.connected import ConnectedShop
 
-__all__ = ["HOSTILE", "LONG", "Scheme", "has_tall_button", "log_in", "markup_of", "press", "see"]
+__all__ = ["HOSTILE", "LONG", "has_tall_button", "log_in", "markup_of", "press", "see"]
 
 HOSTILE: Final = (
     "\"'><img src=x onerror=alert(1)><script>alert(2)</script></textarea></style><svg onload=alert(3)>\u202e{{7*7}}"
 )
 """Text that tries to run as a part of the page."""
 LONG: Final = "Donaudampfschifffahrtsgesellschaft" * 4
-Scheme = Literal["light", "dark"]
 
 
 def press(page: Page, name: str) -> None:

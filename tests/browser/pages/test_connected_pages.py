@@ -11,7 +11,7 @@ from roundtrip.ledger import MemoryLedger
 from roundtrip.ledger.contract import LedgerDown
 from roundtrip.testing import Clock
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
-from tests.browser.pages.conftest import HOSTILE, LONG, Scheme, has_tall_button, log_in, markup_of, press, see
+from tests.browser.pages.conftest import HOSTILE, LONG, has_tall_button, log_in, markup_of, press, see
 from tests.browser.pages.connected import MAX_AGE_SECONDS, Asked, ConnectedShop, connected_shop
 
 ANSWERED = "Nothing was sent this time: the question was already answered, or it has changed."
@@ -245,10 +245,8 @@ def test_rejection_needs_a_reason_and_texts_run_nowhere(tab: Tab, desk: Connecte
     assert all(request.startswith((desk.base, "data:")) for request in tab.requests)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_have_no_barriers_and_fit_a_phone(tab: Tab, desk: ConnectedShop, axe: Axe, scheme: Scheme) -> None:
+def test_pages_have_no_barriers_and_fit_a_phone(tab: Tab, desk: ConnectedShop, axe: Axe) -> None:
     tab.page.set_viewport_size({"width": 320, "height": 640})
-    tab.page.emulate_media(color_scheme=scheme)
 
     def check() -> None:
         axe()

@@ -194,11 +194,7 @@ def test_approval_is_shown_as_decided(tab: Tab, page: Callable[..., None]) -> No
     assert "too much" in tab.text("#inspected")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_call_has_no_barriers_and_fits_a_phone(
-    tab: Tab, ui: Served, page: Callable[..., None], axe: Axe, scheme: Any
-) -> None:
-    tab.page.emulate_media(color_scheme=scheme)
+def test_call_has_no_barriers_and_fits_a_phone(tab: Tab, ui: Served, page: Callable[..., None], axe: Axe) -> None:
     page(actions=[{"at": "10:15", "by": "ana", "action": "cancel", "outcome": "rejected", "why": "the call is over"}])
     ui.answers["fork"] = {"fork": FORK}
     button(tab, "Fork").click()

@@ -1,7 +1,5 @@
 """Tasks, approvals, rejected tokens, the operator log and the fleet follow their data, and act on calls."""
 
-from typing import Any
-
 import pytest
 
 from tests.browser.conftest import Axe, Tab, expect, scroll_width
@@ -93,9 +91,7 @@ def test_figures_of_the_fleet_follow_and_lead_to_calls(tab: Tab, ui: Served, sho
     expect(tab.page.locator("details tbody tr")).to_have_count(1)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_tables_have_no_barriers_and_fit_a_phone(tab: Tab, show: Open, axe: Axe, scheme: Any) -> None:
-    tab.page.emulate_media(color_scheme=scheme)
+def test_tables_have_no_barriers_and_fit_a_phone(tab: Tab, show: Open, axe: Axe) -> None:
     for place in PAGES:
         for width in (1280, 390):
             tab.page.set_viewport_size({"width": width, "height": 3000})
