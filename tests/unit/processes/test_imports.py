@@ -4,7 +4,9 @@ import subprocess
 import sys
 from typing import Final
 
-from benchmarks.hello_modules import MAX_LINES, MAX_MODULES, loaded
+import pytest
+
+from benchmarks.hello_modules import SERVERS, HelloServer, loaded
 from tests.kit.sources import UNUSED
 
 MISUSES: Final = """
@@ -44,11 +46,12 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
 
 
-def test_hello_server_loads_few_modules() -> None:
-    lines = loaded()
-    assert len(lines) <= MAX_MODULES, sorted(lines)
-    assert sum(lines.values()) <= MAX_LINES, sorted(lines.items(), key=lambda item: -item[1])
-    assert not lines.keys() & UNUSED
+@pytest.mark.parametrize("server", SERVERS.values(), ids=SERVERS)
+def test_hello_server_loads_few_modules(server: HelloServer) -> None:
+    lines = loaded(server)
+    assert len(lines) <= server.modules, sorted(lines)
+    assert sum(lines.values()) <= server.lines, sorted(lines.items(), key=lambda item: -item[1])
+    assert server is not SERVERS["plain"] or not lines.keys() & UNUSED
 
 
 def test_the_package_alone_imports_nothing_else() -> None:
