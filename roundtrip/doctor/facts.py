@@ -51,14 +51,25 @@ class TaskFacts(KeyFacts):
     """True if the instance runs tasks."""
 
 
-class Facts(BaseModel):
+class SoftwareFacts(BaseModel):
+    """The versions of what an instance runs."""
+
+    roundtrip: _Word
+    mcp: _Word
+    python: _Word
+
+    @property
+    def versions(self) -> str:
+        """Return the versions in one line."""
+        return f"roundtrip {self.roundtrip}, mcp {self.mcp}, Python {self.python}"
+
+
+class Facts(SoftwareFacts):
     """An instance's report."""
 
     model_config = ConfigDict(frozen=True)
 
     instance: _Id
-    roundtrip: _Word
-    mcp: _Word
     name: _Word
     keys: Annotated[tuple[_Word, ...], Field(max_length=64)]
     """Key hints. The first hint is the signing key's. Empty if an SDK policy has a custom codec."""

@@ -98,7 +98,7 @@ def as_lines(fleet: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
         yield 4, (f"keys {keys}; audience {facts.audience}; {builds_text(facts)}; ledger {facts.ledger}{remark}",)
         clock = f"clock {instance.offset:+.1f} s (give or take {instance.uncertainty:.1f})"
         revisions = ", ".join(fleet.endpoints[min(instance.endpoints)].revisions)
-        versions = f"roundtrip {facts.roundtrip}, mcp {facts.mcp}, Python {facts.python}; protocol {revisions}"
+        versions = f"{facts.versions}; protocol {revisions}"
         if facts.transport is not None:
             versions += f"; served by {facts.transport}"
         yield 4, (f"{clock}; {versions}",)
