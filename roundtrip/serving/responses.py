@@ -25,15 +25,13 @@ from typing import Final, cast
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthorizationContext
 from mcp.server.streamable_http import StreamableHTTPServerTransport
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import LOG_LEVEL_META_KEY
-from starlette.applications import Starlette
-from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from roundtrip.http.connections import AroundPosts, HttpOptions, Responses, read_body, replaying, wait_for_disconnect
+from roundtrip.http.connections import AroundPosts, HttpOptions, read_body, replaying, wait_for_disconnect
 from roundtrip.http.fast_lane import FastLane
 from roundtrip.limited_logs import LimitedLog
 from roundtrip.revisions import is_live_era
@@ -161,36 +159,7 @@ def chosen_responses(
     manager.asgi_app = HostChecks(  # type: ignore[assignment]
         endpoint, settings.allowed_hosts, settings.allowed_origins, loopback=settings.is_loopback
     )
-    return _without_routing(app, settings.path)
-
-
-def _without_routing(app: ASGIApp, path: str) -> ASGIApp:
-    """Return an application that calls the endpoint at `path` directly, if Starlette would do nothing else there.
-
-    Starlette's own middlewares and routes take as long as the checks of the fast lane.
-    """
-    if not isinstance(app, Starlette) or type(app) is not Starlette:
-        return app
-    if app.debug or app.exception_handlers or getattr(app, "max_body_size", None) is not None:
-        return app
-    route = next(iter(app.routes), None)
-    if not isinstance(route, Route) or route.path != path or not isinstance(route.app, StreamableHTTPASGIApp):
-        return app
-    endpoint: ASGIApp = route.app
-    for middleware in app.user_middleware:
-        if middleware.cls is not Responses:
-            return app
-        endpoint = Responses(endpoint)
-    matched = {"app": app, "router": app.router, "endpoint": route.endpoint}
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == path and not scope.get("root_path"):
-            scope.update(matched, path_params={})
-            await endpoint(scope, receive, send)
-        else:
-            await app(scope, receive, send)
-
-    return serve
+    return app
 
 
 @contextmanager

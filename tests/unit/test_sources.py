@@ -15,7 +15,7 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from tests.kit.sources import PACKAGE, imports_of, lazy_imports_of, name_of, sources
 
 _CEILINGS: Final = {
-    "code lines": 51_566,
+    "code lines": 51_541,
     "code lines of the core": 7_046,
     "modules": 425,
     "imports inside of functions": 62,

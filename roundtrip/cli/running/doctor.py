@@ -98,10 +98,8 @@ def as_lines(fleet: Observed, findings: Sequence[Finding]) -> Iterator[Line]:
         yield 4, (f"keys {keys}; audience {facts.audience}; {builds_text(facts)}; ledger {facts.ledger}{remark}",)
         clock = f"clock {instance.offset:+.1f} s (give or take {instance.uncertainty:.1f})"
         revisions = ", ".join(fleet.endpoints[min(instance.endpoints)].revisions)
-        versions = f"{facts.versions}; protocol {revisions}"
-        if facts.transport is not None:
-            versions += f"; served by {facts.transport}"
-        yield 4, (f"{clock}; {versions}",)
+        served = f"; served by {facts.transport}" if facts.transport is not None else ""
+        yield 4, (f"{clock}; {facts.versions}; protocol {revisions}{served}",)
     if fleet.instances:
         yield 0, ()
     for finding in findings:

@@ -9,13 +9,8 @@ import anyio
 import httpx
 import pytest
 from mcp.server import _streamable_http_modern as modern
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
-from typing_extensions import override
 
-from roundtrip import Context, Server
-from roundtrip.http.connections import AroundPosts
+from roundtrip import Server
 from roundtrip.serving.application import ProcessState, application_of
 from roundtrip.serving.settings import JsonResponse, ServeSettings
 from tests.kit.asgi_posts import call_post
@@ -112,45 +107,6 @@ async def test_the_call_of_a_client_that_leaves_is_cancelled(json_response: Json
             request.leave.set()
             await shop.cancelled.wait()
     assert not request.sent
-
-
-class Branded(Server[Any]):
-    """Server whose author adds a middleware."""
-
-    @override
-    def streamable_http_app(self, **options: Any) -> Starlette:
-        app = super().streamable_http_app(**options)
-        app.add_middleware(Brand)
-        return app
-
-
-class Brand(AroundPosts):
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["brand"] = "Corner Bookshop"
-        await self._app(scope, receive, send)
-
-
-@pytest.mark.parametrize("revision", [MODERN, "2025-11-25"])
-@pytest.mark.parametrize("kind", [Server, Branded])
-async def test_functions_see_the_request_as_starlette_routes_it(kind: type[Server[Any]], revision: str) -> None:
-    server: Server[Any] = kind("shop", keys=["7f" * 32])
-
-    @server.tool
-    async def look(ctx: Context) -> str:
-        request = ctx.request_context.request
-        assert isinstance(request, Request)
-        scope = request.scope
-        is_routed = "starlette.exception_handlers" in scope
-        return f"{type(request.app).__name__} {request.path_params} {scope.get('brand')} {is_routed}"
-
-    app, request = (
-        application_of(server, ServeSettings(sessions=False), ProcessState()),
-        call_post("look", revision=revision),
-    )
-    async with server.session_manager.run():
-        await app(request.scope, request.receive, request.send)
-    expected = "Starlette {} Corner Bookshop True" if kind is Branded else "Starlette {} None False"
-    assert expected.encode() in request.answer
 
 
 # Sessions of older clients, whose number a process limits.
