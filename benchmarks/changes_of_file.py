@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import anyio
 from mcp.client import Client
@@ -20,6 +20,9 @@ from pydantic import BaseModel
 
 import roundtrip
 from roundtrip import Elicit, Resolve, Server
+
+MAX_FILES: Final = 32
+MAX_CHANGES: Final = 109
 
 _PACKAGE = str(Path(roundtrip.__file__).parent) + "/"
 
@@ -88,7 +91,8 @@ def main() -> None:
     parser.add_argument("--pairs", action="store_true", help="list the files that call each other most")
     options = parser.parse_args()
     calls = anyio.run(follow)
-    print(f"{sum(calls.changes.values())} changes of file over {len(calls.files)} files, in {len(calls.seen)} calls")
+    found = f"{sum(calls.changes.values())} changes of file (at most {MAX_CHANGES}) over {len(calls.files)} files"
+    print(f"{found} (at most {MAX_FILES}), in {len(calls.seen)} calls")
     if options.pairs:
         for (source, target), count in calls.changes.most_common():
             print(f"{count:4}  {source or '(outside)'} -> {target}")

@@ -85,7 +85,6 @@ class _Caller:
         self._report = report
         self._chance = chance
         self._number: int | None = None
-        self._is_calling = False
 
     async def _answer(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         del context
@@ -105,30 +104,24 @@ class _Caller:
                     while self._number is not None and await self._call(client):
                         self._number = self._next()
             except* (MCPError, httpx.HTTPError, httpx2.HTTPError) as errors:
-                # A worker ended while it opened or closed a session, or while it sent a result.
+                # A worker ended while it opened or closed a session, or sent the result of a call, whose body has run.
                 for error in errors.exceptions:
-                    self._note_loss(error, "call" if self._is_calling else "opening")
-                if self._is_calling:
-                    # Its body may have run, and a repeated call would run it again.
-                    self._is_calling, self._number = False, self._next()
+                    self._note_loss(error, "opening")
+                self._number = self._next()
 
     async def _call(self, client: Client) -> bool:
         """Make one call; return False if the session has ended."""
         number = self._number
-        self._is_calling = True
         try:
             with anyio.fail_after(WAIT):
                 result = text_of(await client.call_tool("double", {"number": number}))
         except MCPError as error:
-            self._is_calling = False
             self._note_loss(error, "call")
             self._number = self._next()
             return False
         except TimeoutError:
-            self._is_calling = False
             self._report.wrong.append(f"call {number} hung")
             return False
-        self._is_calling = False
         if result == f"{number} {2 * (number or 0)}":
             self._report.right += 1
         else:

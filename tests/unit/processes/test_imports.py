@@ -1,11 +1,13 @@
 """Imports by occasion. The tests count modules, as times differ between machines."""
 
+import re
 import subprocess
 import sys
 from typing import Final
 
 import pytest
 
+from benchmarks.changes_of_file import MAX_CHANGES, MAX_FILES
 from benchmarks.hello_modules import SERVERS, HelloServer, loaded
 from tests.kit.sources import UNUSED
 
@@ -52,6 +54,13 @@ def test_hello_server_loads_few_modules(server: HelloServer) -> None:
     assert len(lines) <= server.modules, sorted(lines)
     assert sum(lines.values()) <= server.lines, sorted(lines.items(), key=lambda item: -item[1])
     assert server is not SERVERS["plain"] or not lines.keys() & UNUSED
+
+
+def test_question_leads_through_few_files() -> None:
+    printed = run("from benchmarks.changes_of_file import main; main()").stdout
+    changes, files = (int(number) for number in re.findall(r"(\d+) (?:changes|files)", printed))
+    assert changes <= MAX_CHANGES, printed
+    assert files <= MAX_FILES, printed
 
 
 def test_the_package_alone_imports_nothing_else() -> None:
