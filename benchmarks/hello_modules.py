@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-PLAIN: Final = """
+_PLAIN: Final = """
 @server.tool
 async def greet(name: str) -> str:
     return f"Hello, {name}!"
 """
 
-ASKING: Final = """
+_ASKING: Final = """
 async def ask_name() -> Elicit[Guest]:
     return Elicit("Who are you?", Guest)
 
@@ -76,8 +76,8 @@ class HelloServer(NamedTuple):
 
 
 SERVERS: Final = {
-    "plain": HelloServer(PLAIN, modules=73, lines=12_186),
-    "asking": HelloServer(ASKING, modules=97, lines=17_686),
+    "plain": HelloServer(_PLAIN, modules=73, lines=12_186),
+    "asking": HelloServer(_ASKING, modules=97, lines=17_686),
 }
 
 

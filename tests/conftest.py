@@ -76,16 +76,21 @@ def pytest_runtest_call() -> Generator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect full-tier tests in first-tier folders: they need a program."""
-    if current_tier() is not Tier.FIRST:
+    """Choose the tier's tests. Above the first tier, give tests more time, and spread those with a browser."""
+    tier = current_tier()
+    if tier is not Tier.NIGHTLY:
+        deselect_other_tiers(config, items)
+    if tier is not Tier.FIRST:
         # Processes start slowly on a busy machine.
-        seconds = _NIGHTLY_SECONDS if current_tier() is Tier.NIGHTLY else _FULL_SECONDS
+        seconds = _NIGHTLY_SECONDS if tier is Tier.NIGHTLY else _FULL_SECONDS
         for item in items:
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(seconds))
         items[:] = spread(items)
-    if current_tier() is Tier.NIGHTLY:
-        return
+
+
+def deselect_other_tiers(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect tests that need a program in the first tier, and those of the first tier with `--without-first`."""
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:

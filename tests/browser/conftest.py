@@ -15,7 +15,7 @@ from tests.kit.hosts import ROOT
 from tests.kit.programs import needs
 from tests.kit.waiting import WAIT
 
-__all__ = ["DRAWINGS", "Axe", "Tab", "expect", "has_dark_paper", "scroll_width"]
+__all__ = ["DRAWINGS", "Axe", "Tab", "expect", "papers", "scroll_width"]
 
 expect.set_options(timeout=WAIT * 1000)
 
@@ -68,15 +68,13 @@ def scroll_width(page: Page) -> int:
     return page.evaluate("document.documentElement.scrollWidth")
 
 
-def has_dark_paper(page: Page) -> bool:
-    """Return True if the page is dark for users who prefer dark colors, and light for others."""
-    papers: list[list[int]] = []
-    schemes: list[Scheme] = ["dark", "light"]
-    for scheme in schemes:
-        page.emulate_media(color_scheme=scheme)
-        papers.append(page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"))
-    dark, light = papers
-    return max(dark) < 64 and min(light) > 192
+def papers(page: Page) -> tuple[str, str]:
+    """Return the color of the page's paper, for users who prefer light colors and for those who prefer dark ones."""
+    shown = "getComputedStyle(document.body).backgroundColor"
+    page.emulate_media(color_scheme="dark")
+    dark: str = page.evaluate(shown)
+    page.emulate_media(color_scheme="light")
+    return page.evaluate(shown), dark
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,7 +10,7 @@ from roundtrip.trace.page.document import html
 from roundtrip.trace.reading.calls import TracedCall
 from roundtrip.trace.reading.joining import join
 from roundtrip.trace.reading.transcripts import files_of, read_files
-from tests.browser.conftest import DRAWINGS, Axe, Tab, expect, has_dark_paper, scroll_width
+from tests.browser.conftest import DRAWINGS, Axe, Tab, expect, papers, scroll_width
 from tests.browser.orders import record_order
 from tests.unit.trace.tales import Tale, long_call, question
 
@@ -168,7 +168,9 @@ def test_page_has_no_barriers_in_light_and_in_dark_at_any_width(
         open_page(shown)
         tab.press("Home", "j", "j")
         axe(exclude=DRAWINGS)
-        assert has_dark_paper(tab.page)
+        light, dark = papers(tab.page)
+        assert light == "rgb(255, 255, 255)"
+        assert dark != light
         for width in (800, 1280):
             tab.page.set_viewport_size({"width": width, "height": 800})
             assert scroll_width(tab.page) <= width

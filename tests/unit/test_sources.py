@@ -21,7 +21,7 @@ _CEILINGS: Final = {
     "imports inside of functions": 62,
     "lines of pages and other files": 5_008,
     "files in a room": 16,
-    "code lines in a room": 2_500,
+    "code lines in a room": 2_189,
 }
 """As last measured. Lower them with each change that deletes; a change that raises one says why in its commit."""
 _CORE: Final = {"machine", "questions", "tokens", "resolvers", "engine", "legs"}

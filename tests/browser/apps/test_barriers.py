@@ -41,9 +41,12 @@ def check(tab: Tab, axe: Axe) -> Callable[[], None]:
     return look
 
 
-def test_questions_have_no_barriers(host: AppHost, shop: AppShop, check: Callable[[], None]) -> None:
+@pytest.mark.parametrize("context", [{}, {"theme": "dark"}], ids=["colors of the user", "dark host"])
+def test_questions_have_no_barriers(
+    host: AppHost, shop: AppShop, check: Callable[[], None], context: dict[str, str]
+) -> None:
     shop.ask(ORDER, SEVERAL, HARD, SURE, PAY)
-    view = host.mount(result=shop.result())
+    view = host.mount(result=shop.result(), context=context)
     buttons = [
         *(("Answer", "Do not answer"), ("Send answers", "Do not answer any of these")),
         *(("Send answers", "Do not answer any of these"), (None, "No"), (None, "Do not continue")),

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page
 
 from roundtrip.pages.forms import OpenQuestions
-from tests.browser.conftest import Axe, Tab, expect, has_dark_paper, scroll_width
+from tests.browser.conftest import Axe, Tab, expect, papers, scroll_width
 from tests.browser.pages.conftest import HOSTILE, LONG, has_tall_button, markup_of, press, see
 from tests.browser.pages.shop import ORDER, SEVERAL, PageShop, page_shop
 from tests.kit.page_calls import confirmation, form, link
@@ -272,7 +272,9 @@ def test_pages_have_no_barriers_and_fit_a_phone(tab: Tab, shop: PageShop, axe: A
         axe(*without)
         page.set_viewport_size({"width": 320, "height": 640})
         assert scroll_width(page) == 320
-        assert has_dark_paper(page)
+        light, dark = papers(page)
+        assert dark == "rgb(18, 22, 27)"
+        assert light != dark
 
     page.goto(shop.url())
     for answer, decline in [
